@@ -74,6 +74,9 @@ pub(super) struct RingLoop {
     /// sends more while others have sent much is cut off.
     excess_bytes: u64,
     excess_bytes_max: u64,
+    /// Whether a receive is submitted once for all that comes: not while much has come that was not
+    /// wanted.
+    receives_many: bool,
     /// The waits for the end of connections that do not receive.
     ends: HashMap<u64, Operation>,
     is_accepting: bool,
@@ -124,6 +127,7 @@ impl RingLoop {
             file_chunk_bytes,
             excess_bytes: 0,
             excess_bytes_max: excess_bytes_max(&sizes),
+            receives_many: false,
             ends: HashMap::new(),
             is_accepting: true,
             has_just_closed: false,
@@ -157,6 +161,7 @@ impl RingLoop {
         loop {
             let timeout = self.timeout_us();
             self.ring.wait(timeout)?;
+            self.receives_many = self.is_multishot && self.excess_bytes <= self.excess_bytes_max;
             read_clock(&mut self.worker);
             self.placement.update(self.worker.now());
             self.handle_events();
@@ -255,8 +260,8 @@ impl RingLoop {
         if let Some(slot) = self.connections.get(key) {
             slot.socket.count_excess(&mut self.ring, bytes as u64);
             self.excess_bytes += bytes as u64;
+            self.receives_many &= self.excess_bytes <= self.excess_bytes_max;
             if slot.upstream != NO_UPSTREAM {
-                slot.socket.receive_singly();
                 return self.excess_bytes <= self.excess_bytes_max * BODIES;
             }
         }
@@ -459,14 +464,14 @@ struct Drive<'r> {
 impl Driven for Drive<'_> {
     #[inline]
     fn step(&mut self, turn: &mut Turn) -> Step {
-        let RingLoop { connections, ring, worker, buffer, is_multishot, excess_bytes, .. } =
+        let RingLoop { connections, ring, worker, buffer, receives_many, excess_bytes, .. } =
             &mut *self.ring_loop;
         let Some(slot) = connections.get(self.key) else { return Step::Away };
         if slot.is_queued {
             return self.receive_beside(); // it waits for its turn, or for a helper
         }
         let Slot { socket, connection, ready, .. } = slot;
-        let (key, is_multishot) = (self.key, *is_multishot);
+        let (key, is_multishot) = (self.key, *receives_many);
         let mut transport = RingTransport { ring, key, socket, is_multishot, excess_bytes };
         step(&mut transport, connection, worker, buffer, ready, turn)
     }
@@ -485,11 +490,11 @@ impl Driven for Drive<'_> {
     }
 
     fn receive_beside(&mut self) -> Step {
-        let RingLoop { connections, ring, worker, buffer, is_multishot, excess_bytes, .. } =
+        let RingLoop { connections, ring, worker, buffer, receives_many, excess_bytes, .. } =
             &mut *self.ring_loop;
         let Some(slot) = connections.get(self.key) else { return Step::Away };
         let Slot { socket, connection, ready, .. } = slot;
-        let (key, is_multishot) = (self.key, *is_multishot);
+        let (key, is_multishot) = (self.key, *receives_many);
         let mut transport = RingTransport { ring, key, socket, is_multishot, excess_bytes };
         receive_beside(&mut transport, connection, worker, buffer, ready)
     }

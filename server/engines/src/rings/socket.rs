@@ -20,9 +20,6 @@ pub(super) struct RingSocket {
     /// The number of bytes received while the connection did not want any: what a multishot
     /// operation had received already when the first of them was read.
     excess_bytes: u64,
-    /// Whether each receive is for one buffer: the client has sent a request's body faster than the
-    /// application took it.
-    receives_singly: bool,
 }
 
 impl RingSocket {
@@ -34,7 +31,6 @@ impl RingSocket {
             sending: None,
             is_at_end: false,
             excess_bytes: 0,
-            receives_singly: false,
         }
     }
 
@@ -59,8 +55,7 @@ impl RingSocket {
     #[inline]
     pub(super) fn begin_receive(&mut self, ring: &mut Ring, key: u64, is_multishot: bool) {
         if self.receiving.is_none() {
-            let many = is_multishot && !self.receives_singly;
-            self.receiving = Some(ring.receive(key, &self.descriptor, many));
+            self.receiving = Some(ring.receive(key, &self.descriptor, is_multishot));
         }
     }
 
@@ -92,11 +87,6 @@ impl RingSocket {
         {
             ring.cancel(receiving);
         }
-    }
-
-    /// Has each further receive be for one buffer.
-    pub(super) fn receive_singly(&mut self) {
-        self.receives_singly = true;
     }
 
     /// Takes the number of bytes that came while the connection did not want any.
