@@ -1,7 +1,6 @@
 //! How much of what clients send ahead of their answers is received: the rest waits in the kernel.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -10,7 +9,7 @@ use std::time::Duration;
 
 use server::Server;
 
-use crate::harness::{connect, start, take_head};
+use crate::harness::{connect, queues, start, take_head};
 use crate::knobs::with_knobs;
 use crate::overload::{counter, site};
 
@@ -61,26 +60,6 @@ impl Client {
             _ => 0,
         }
     }
-}
-
-/// The lengths of the send queue and the receive queue of each open socket, by its ports, its own
-/// first.
-fn queues() -> HashMap<[u16; 2], [usize; 2]> {
-    let text = fs::read_to_string("/proc/net/tcp").unwrap();
-    text.lines().filter_map(queues_of).collect()
-}
-
-/// A line for a socket, in the form of proc_pid_net(5).
-fn queues_of(line: &str) -> Option<([u16; 2], [usize; 2])> {
-    let mut words = line.split_whitespace().skip(1);
-    let (own, peer) = (words.next()?, words.next()?);
-    if words.next()? != "01" {
-        return None;
-    }
-    let port = |address: &str| u16::from_str_radix(address.split_once(':')?.1, 16).ok();
-    let (send, receive) = words.next()?.split_once(':')?;
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    Some(([port(own)?, port(peer)?], [number(send)?, number(receive)?]))
 }
 
 /// How many bytes the server has received of each client, when that hardly grows any more: what is
