@@ -52,8 +52,8 @@ pub(super) fn excess_bytes_max(sizes: &Sizes) -> u64 {
     (u64::from(sizes.buffers) * u64::from(sizes.buffer_bytes)).max(2 << 20)
 }
 
-/// How often that may come for clients whose requests are with applications. A body is sent ahead
-/// by every client, and what comes at once is a part of it that the kernel has buffers for anyway.
+/// How many times as much may come while requests are with applications: every client sends its
+/// body ahead.
 pub(super) const BODIES: u64 = 16;
 
 #[cfg(test)]

@@ -110,8 +110,8 @@ fn requests_before_the_end_of_the_stream_are_all_answered() {
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
 
-/// What comes at once of bodies that no application takes yet is more than clients may send ahead of
-/// responses.
+/// What comes at once of bodies that no application takes yet is more than clients may send ahead
+/// of responses.
 #[test]
 fn clients_whose_application_is_slow_are_not_cut_off() {
     const CLIENTS: usize = 60;

@@ -1,10 +1,10 @@
 //! Applications in a loop: their sockets are driven beside those of the clients, so that no request
-//! is handed to another thread. What all such loops do is here; how one waits for a socket, and moves
-//! its bytes, is the loop's own.
+//! is handed to another thread. What all such loops do is here; how one waits for a socket, and
+//! moves its bytes, is the loop's own.
 //!
-//! A connection to an application has a key of its own for its life: calls that use it one after
-//! another cost nothing for that. Its slot knows the client whose call it has, and the client's slot
-//! knows it; both must agree, so that an event which comes late finds nothing.
+//! A connection to an application has a key of its own for its life. Its slot knows the client
+//! whose call it has, and the client's slot knows it; both must agree, so that an event which comes
+//! late finds nothing.
 
 use std::io;
 use std::os::fd::OwnedFd;
