@@ -42,7 +42,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one io_uring per CPU: completions are read from memory, not asked for",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Probe, SendfileMode::Off],
-    applications: Some("the loop of the client"),
+    applications: "the loop of the client",
     obstacle,
     plan,
     start,

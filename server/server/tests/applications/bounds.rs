@@ -13,14 +13,14 @@ use server::Server;
 use testkit::scripted::{Action, Reply, Scripted};
 use testkit::{Temporary, comes_true};
 
-use crate::harness::{connect, queues, site, start, take_head};
-use crate::{GET, answer, ask, for_each_caller, front, in_front_of, scripted};
+use crate::harness::{connect, for_each_engine, queues, site, start, take_head};
+use crate::{GET, answer, ask, front, in_front_of, scripted};
 
 /// As many requests as may be are with the application, some wait, and more are refused.
 #[test]
 fn what_one_application_may_hold_is_bounded() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let application = scripted(|asked| match asked.target.as_str() {
             "/app/first" => vec![
                 Action::Wait(Duration::from_millis(500)),
@@ -161,7 +161,7 @@ fn answer_next(listener: UnixListener) -> JoinHandle<UnixStream> {
 /// A socket in the file system refuses at once where TCP would wait (connect(2), EAGAIN).
 #[test]
 fn a_full_backlog_is_waited_for_and_then_answered_with_503() {
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let directory = site();
         let listener = UnixListener::bind(directory.path().join("app.sock")).unwrap();
         let waiting = fill_backlog(&listener);
@@ -181,7 +181,7 @@ fn a_full_backlog_is_waited_for_and_then_answered_with_503() {
 /// The kept connection ends just when the application is to get a body, and another finds no room.
 #[test]
 fn a_body_may_come_while_a_backlog_is_full() {
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let directory = site();
         let listener = UnixListener::bind(directory.path().join("app.sock")).unwrap();
         let server = front_of_a_socket_file(spec, &directory, "");
@@ -230,7 +230,7 @@ pub(crate) fn server_workers(_: &Server) -> usize {
 fn little_of_a_reply_is_received_before_the_client_takes_it() {
     const RECEIVED_BYTES_MAX: usize = 2 * 64 * 1024;
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = in_front_of(spec, &directory, &[listener.local_addr().unwrap()], "");
         let mut client = connect(&server);
