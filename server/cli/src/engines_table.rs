@@ -11,13 +11,11 @@ pub(crate) fn table() -> String {
 }
 
 fn paragraph(spec: &EngineSpec) -> String {
-    let EngineSpec { name, family, paper, about, .. } = spec;
+    let EngineSpec { name, family, paper, about, applications, .. } = spec;
     let knobs: String = spec.knobs.iter().map(knob_line).collect();
-    let applications = match spec.applications {
-        Some(driver) => format!("calls applications from {driver}"),
-        None => "calls no applications".into(),
-    };
-    format!("{name}  ({family}; {paper})\n  {about}; {applications}\n{knobs}")
+    format!(
+        "{name}  ({family}; {paper})\n  {about}; calls applications from {applications}\n{knobs}"
+    )
 }
 
 fn knob_line(knob: &Knob) -> String {
@@ -33,7 +31,7 @@ pub(crate) fn json() -> String {
 fn engine_json(spec: &EngineSpec) -> String {
     object([
         ("about", text(spec.about)),
-        ("applications", text_or_null(spec.applications)),
+        ("applications", text(spec.applications)),
         ("family", text(spec.family)),
         ("former_knobs", array(former_knobs(spec).map(former_knob_json))),
         ("knobs", array(spec.knobs.iter().map(knob_json))),

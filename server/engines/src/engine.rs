@@ -31,8 +31,8 @@ pub struct EngineSpec {
     pub knobs: &'static [Knob],
     /// The ways to send files that it can afford, its usual one first.
     pub sendfile: &'static [SendfileMode],
-    /// What drives the sockets of applications, in words; none if it calls no applications.
-    pub applications: Option<&'static str>,
+    /// What drives the sockets of applications, in words.
+    pub applications: &'static str,
     /// Why it cannot run on this machine, in one line, if it cannot.
     pub obstacle: fn() -> Option<String>,
     /// How many workers a partition gets and whose listeners they use.

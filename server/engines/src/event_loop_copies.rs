@@ -25,7 +25,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "processes that share nothing, each an event loop with its own listener",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: Some("the loop of the client"),
+    applications: "the loop of the client",
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -29,7 +29,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one pinned event loop per CPU, each with a listener of its own",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: Some("the loop of the client"),
+    applications: "the loop of the client",
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

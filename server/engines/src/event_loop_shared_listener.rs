@@ -27,7 +27,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "processes that share one listener, each an event loop",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: Some("the loop of the client"),
+    applications: "the loop of the client",
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -26,7 +26,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a kernel thread for each connection, in calls that block",
     knobs: thread_each::KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: Some("the thread of the client"),
+    applications: "the thread of the client",
     obstacle: crate::engine::runs_everywhere,
     plan: thread_each::plan,
     start,

@@ -3,7 +3,7 @@
 use command::near::hint_and_names;
 use engines::{ENGINES, EngineSpec, FormerKnob, KnobValues, Now};
 
-use crate::config::{AUTO, Config, ConfigError, KnobSetting, Settings, did_you_mean};
+use crate::config::{AUTO, Config, ConfigError, KnobSetting, did_you_mean};
 
 /// An engine with its knobs set.
 #[derive(Clone, Debug)]
@@ -32,12 +32,6 @@ pub(crate) fn choose(config: &Config) -> Result<EngineChoice, ConfigError> {
         };
         config.unfit("engine.name", format!("unknown engine {name:?}{hint}: {remedy}"))
     })?;
-    if has_applications(&config.settings) && spec.applications.is_none() {
-        let able = ENGINES.iter().filter(|spec| spec.applications.is_some()).map(|spec| spec.name);
-        let able: Vec<_> = able.collect();
-        let why = format!("{name} calls no applications: use one of {}", able.join(", "));
-        return Err(config.unfit("engine.name", why));
-    }
     let (mut knobs, mut notices) = (spec.default_knobs(), Vec::new());
     for (knob, setting) in &settings.knobs {
         let former = FormerKnob::find(spec.name, knob);
@@ -51,12 +45,6 @@ pub(crate) fn choose(config: &Config) -> Result<EngineChoice, ConfigError> {
             .map_err(|why| config.unfit("engine.knobs", format!("{name}: {why}")))?;
     }
     Ok(EngineChoice { spec, knobs, notices })
-}
-
-/// Whether routes lead to applications.
-fn has_applications(settings: &Settings) -> bool {
-    let routes = settings.hosts.iter().flat_map(|host| &host.routes);
-    routes.into_iter().any(|route| !route.application.servers.is_empty())
 }
 
 /// The message about a knob of an earlier version.

@@ -38,7 +38,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "event loops on one listener; helpers fetch what is not in memory, so no loop waits",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: Some("the loop of the client"),
+    applications: "the loop of the client",
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -42,7 +42,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "processes with an event loop each, one listener, and a cache in shared memory",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: Some("the loop of the client"),
+    applications: "the loop of the client",
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -66,7 +66,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a user thread with a small stack for each connection, in clusters of kernel threads",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: Some("the fiber of the client"),
+    applications: "the fiber of the client",
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

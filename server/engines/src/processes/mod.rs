@@ -49,7 +49,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a process for each connection, forked for it or before it",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: Some("the process of the client"),
+    applications: "the process of the client",
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

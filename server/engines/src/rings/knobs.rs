@@ -52,6 +52,10 @@ pub(super) fn excess_bytes_max(sizes: &Sizes) -> u64 {
     (u64::from(sizes.buffers) * u64::from(sizes.buffer_bytes)).max(2 << 20)
 }
 
+/// How many times as much may come while requests are with applications: every client sends its
+/// body ahead.
+pub(super) const BODIES: u64 = 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;

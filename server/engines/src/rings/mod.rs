@@ -17,10 +17,11 @@
 //!
 //! With `direct` connections are accepted into a table of the ring's own, and the ring's operations
 //! use that table. Sendfile, larger bodies, a shutdown (as an operation it always goes to a kernel
-//! thread) and the client's address for a log need calls, for which a connection gets a descriptor
-//! of the process, once, when the first of them comes.
+//! thread) and the client's address for a log or an application need calls, for which a connection
+//! gets a descriptor of the process, once, when the first of them comes.
 
 mod accepting;
+mod calls;
 mod knobs;
 mod ring_loop;
 mod socket;
@@ -41,7 +42,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one io_uring per CPU: completions are read from memory, not asked for",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Probe, SendfileMode::Off],
-    applications: None,
+    applications: "the loop of the client",
     obstacle,
     plan,
     start,

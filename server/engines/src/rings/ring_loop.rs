@@ -22,16 +22,19 @@ use os::ring::{Descriptor, Event, Operation, Received, Ring};
 use session::{Connection, Phase, Tick, Worker};
 
 use super::accepting::{Accepting, MARGIN};
-use super::knobs::{HELPERS, MULTISHOT, excess_bytes_max, sizes};
+use super::calls::RingLine;
+use super::knobs::{BODIES, HELPERS, MULTISHOT, excess_bytes_max, sizes};
 use super::socket::{RingSocket, RingTransport};
 use crate::engine::{SendfileMode, WorkerStart};
 use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, find_room};
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY, is_exhaustion};
+use crate::parts::applications::call_loop::CallLoop;
+use crate::parts::applications::table::Table;
 use crate::parts::disk::blocking_work::{BlockingWork, Offload};
 use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, refuse};
 use crate::parts::loops::clock::read_clock;
-use crate::parts::loops::connections::{Connections, Slot, Timed};
+use crate::parts::loops::connections::{Connections, NO_UPSTREAM, Slot, Timed};
 use crate::parts::loops::cpu_placement::CpuPlacement;
 use crate::parts::loops::drive::{Begun, Driven, Pause, drive};
 use crate::parts::loops::obey::{Obey, Obeyed, obey};
@@ -46,11 +49,13 @@ const HELPERS_KEY: u64 = u64::MAX - 1;
 /// The loop of one ring.
 pub(super) struct RingLoop {
     // Dropped first: the ring releases all sockets.
-    ring: Ring,
+    pub(super) ring: Ring,
     accepting: Accepting,
-    connections: Connections<Slot<RingSocket>>,
-    worker: Worker,
+    pub(super) connections: Connections<Slot<RingSocket>>,
+    pub(super) worker: Worker,
     work: BlockingWork,
+    /// The applications that answer requests, and the connections to them.
+    pub(super) table: Table<RingLine>,
     /// The descriptors that wake the loop: its own wake-up call, and that of its helpers.
     wake: Rc<Descriptor>,
     helpers_wake: Option<Rc<Descriptor>>,
@@ -59,6 +64,8 @@ pub(super) struct RingLoop {
     placement: CpuPlacement,
     /// The buffer in which responses are gathered.
     buffer: Box<[u8]>,
+    /// The size of the buffers that the ring receives into.
+    pub(super) buffer_bytes: usize,
     is_multishot: bool,
     sendfile: SendfileMode,
     file_chunk_bytes: u64,
@@ -67,6 +74,9 @@ pub(super) struct RingLoop {
     /// sends more while others have sent much is cut off.
     excess_bytes: u64,
     excess_bytes_max: u64,
+    /// Whether a receive is submitted once for all that comes: not while much has come that was not
+    /// wanted.
+    receives_many: bool,
     /// The waits for the end of connections that do not receive.
     ends: HashMap<u64, Operation>,
     is_accepting: bool,
@@ -97,10 +107,12 @@ impl RingLoop {
         let file_chunk_bytes = knobs.get(FILE_CHUNK_KIB.name) * 1024;
         let work = BlockingWork::new(runner, helpers, file_chunk_bytes);
         let sizes = sizes(&knobs, shared.connections_max);
+        let now = Tick(os::clock::now());
         let mut ring_loop = Self {
             ring: Ring::new(sizes)?,
             accepting: Accepting::new(start.listeners)?,
-            connections: Connections::new(Tick(os::clock::now())),
+            connections: Connections::new(now),
+            table: Table::new(start.worker.applications(), now),
             worker: start.worker,
             wake: share(shared.wakes[index].as_fd())?,
             helpers_wake: work.wake().map(share).transpose()?,
@@ -109,11 +121,13 @@ impl RingLoop {
             index,
             placement,
             buffer: vec![0; COALESCED_BYTES_MAX].into(),
+            buffer_bytes: sizes.buffer_bytes as usize,
             is_multishot: knobs.get(MULTISHOT.name) == 1,
             sendfile,
             file_chunk_bytes,
             excess_bytes: 0,
             excess_bytes_max: excess_bytes_max(&sizes),
+            receives_many: false,
             ends: HashMap::new(),
             is_accepting: true,
             has_just_closed: false,
@@ -147,6 +161,7 @@ impl RingLoop {
         loop {
             let timeout = self.timeout_us();
             self.ring.wait(timeout)?;
+            self.receives_many = self.is_multishot && self.excess_bytes <= self.excess_bytes_max;
             read_clock(&mut self.worker);
             self.placement.update(self.worker.now());
             self.handle_events();
@@ -190,11 +205,10 @@ impl RingLoop {
                 self.take_back();
             }
             Event::Ready { key } => {
-                if let Some(slot) = self.connections.get(key) {
-                    slot.socket.sending_ended();
-                    slot.ready.is_full = false;
-                    self.drive(key);
-                }
+                let Some(slot) = self.connections.get(key) else { return self.ready_apart(key) };
+                slot.socket.sending_ended();
+                slot.ready.is_full = false;
+                self.drive(key);
             }
             Event::Ended { key, is_gone: true } => self.ended(key),
             Event::Ended { .. } => {} // an orderly end: its requests are answered
@@ -211,9 +225,7 @@ impl RingLoop {
     #[inline]
     fn received(&mut self, key: u64, result: io::Result<Option<Received>>, is_last: bool) {
         let Some(slot) = self.connections.get(key) else {
-            // The connection has gone meanwhile.
-            result.ok().flatten().into_iter().for_each(|received| self.ring.give_back(received));
-            return;
+            return self.received_apart(key, result);
         };
         if is_last {
             slot.socket.receive_ended();
@@ -221,9 +233,7 @@ impl RingLoop {
         match result {
             Ok(None) => slot.socket.is_at_end = true,
             Ok(Some(received)) => return self.ingest(key, received),
-            // Without a free buffer, there will be some when the next receive is submitted: all
-            // buffers in use are returned before. A cancelled receive is begun again on demand.
-            Err(error) if is_exhaustion(&error) || is_cancellation(&error) => {}
+            Err(error) if is_for_another(&error) => {}
             Err(_) => return self.close(key),
         }
         self.drive(key);
@@ -250,6 +260,10 @@ impl RingLoop {
         if let Some(slot) = self.connections.get(key) {
             slot.socket.count_excess(&mut self.ring, bytes as u64);
             self.excess_bytes += bytes as u64;
+            self.receives_many &= self.excess_bytes <= self.excess_bytes_max;
+            if slot.upstream != NO_UPSTREAM {
+                return self.excess_bytes <= self.excess_bytes_max * BODIES;
+            }
         }
         self.excess_bytes <= self.excess_bytes_max
     }
@@ -266,7 +280,7 @@ impl RingLoop {
 
     #[inline]
     fn sent(&mut self, key: u64, result: io::Result<usize>) {
-        let Some(slot) = self.connections.get(key) else { return };
+        let Some(slot) = self.connections.get(key) else { return self.sent_apart(key, result) };
         slot.socket.sending_ended();
         slot.ready.is_full = false;
         let Some(count) = result.ok() else { return self.close(key) };
@@ -285,7 +299,12 @@ impl RingLoop {
 
     /// Has the ring report when the socket, if it is full, has room again.
     fn wait_for_room(&mut self, key: u64) {
-        let Some(slot) = self.connections.get(key) else { return };
+        let Some(mut slot) = self.connections.get(key) else { return };
+        if slot.upstream != NO_UPSTREAM {
+            self.end_if_unwanted(key);
+            let Some(again) = self.connections.get(key) else { return };
+            slot = again;
+        }
         if slot.ready.is_full {
             slot.socket.wait_for_room(&mut self.ring, key);
         }
@@ -316,6 +335,7 @@ impl RingLoop {
             slot.socket.hang_up(&mut self.ring);
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
             self.worker.counters.connections_open.subtract(1);
+            self.end_unwanted(slot.upstream);
         }
     }
 
@@ -350,9 +370,11 @@ impl RingLoop {
     }
 
     /// The client's address. The query needs an ordinary descriptor, which a direct one gets only
-    /// if the worker logs; otherwise the address is unspecified, with port 0.
+    /// if the worker logs or there are applications, which are told; otherwise the address is
+    /// unspecified, with port 0.
     fn peer_address(&mut self, socket: &Descriptor) -> io::Result<SocketAddr> {
-        if socket.is_direct() && !self.worker.is_logging() {
+        let is_told = self.worker.is_logging() || self.table.is_used;
+        if socket.is_direct() && !is_told {
             return Ok((Ipv4Addr::UNSPECIFIED, 0).into());
         }
         self.ring.ordinary(socket).and_then(os::socket::peer_addr)
@@ -416,9 +438,10 @@ impl RingLoop {
         self.obeyed.is_closed && is_ending && self.connections.len() == 0
     }
 
-    /// How long to wait for events.
+    /// How long to wait for events. Before, the calls of applications end that take too long.
     #[inline]
-    fn timeout_us(&self) -> Option<u64> {
+    fn timeout_us(&mut self) -> Option<u64> {
+        let calls = if self.table.is_used { self.expire_calls() } else { None };
         let is_stopping = self.obeyed.is_closed && !self.obeyed.is_draining;
         if self.connections.has_yielded()
             || (is_stopping && self.shared.orders.is_issued(Order::Drain))
@@ -426,7 +449,7 @@ impl RingLoop {
             return Some(0);
         }
         let connections = self.connections.next_check();
-        let moments = [connections, self.accepting.next_check(), self.worker.next_look()];
+        let moments = [connections, calls, self.accepting.next_check(), self.worker.next_look()];
         let next = moments.into_iter().flatten().min()?;
         Some(next.since(self.worker.now()).max(1))
     }
@@ -441,19 +464,24 @@ struct Drive<'r> {
 impl Driven for Drive<'_> {
     #[inline]
     fn step(&mut self, turn: &mut Turn) -> Step {
-        let RingLoop { connections, ring, worker, buffer, is_multishot, excess_bytes, .. } =
+        let RingLoop { connections, ring, worker, buffer, receives_many, excess_bytes, .. } =
             &mut *self.ring_loop;
         let Some(slot) = connections.get(self.key) else { return Step::Away };
         if slot.is_queued {
             return self.receive_beside(); // it waits for its turn, or for a helper
         }
         let Slot { socket, connection, ready, .. } = slot;
-        let (key, is_multishot) = (self.key, *is_multishot);
+        let (key, is_multishot) = (self.key, *receives_many);
         let mut transport = RingTransport { ring, key, socket, is_multishot, excess_bytes };
         step(&mut transport, connection, worker, buffer, ready, turn)
     }
 
     fn job(&mut self) -> Begun {
+        if self.ring_loop.table.is_used
+            && let Some(begun) = self.ring_loop.call(self.key)
+        {
+            return begun;
+        }
         self.ring_loop.begin_job(self.key)
     }
 
@@ -462,11 +490,11 @@ impl Driven for Drive<'_> {
     }
 
     fn receive_beside(&mut self) -> Step {
-        let RingLoop { connections, ring, worker, buffer, is_multishot, excess_bytes, .. } =
+        let RingLoop { connections, ring, worker, buffer, receives_many, excess_bytes, .. } =
             &mut *self.ring_loop;
         let Some(slot) = connections.get(self.key) else { return Step::Away };
         let Slot { socket, connection, ready, .. } = slot;
-        let (key, is_multishot) = (self.key, *is_multishot);
+        let (key, is_multishot) = (self.key, *receives_many);
         let mut transport = RingTransport { ring, key, socket, is_multishot, excess_bytes };
         receive_beside(&mut transport, connection, worker, buffer, ready)
     }
@@ -531,6 +559,7 @@ impl Obey for RingLoop {
         if !self.obeyed.is_closed || std::mem::take(&mut self.has_just_closed) {
             return false;
         }
+        self.drain_calls();
         for key in self.connections.keys() {
             if let Some(slot) = self.connections.get(key) {
                 slot.connection.drain();
@@ -573,6 +602,9 @@ impl Admission for RingLoop {
     }
 }
 
-fn is_cancellation(error: &io::Error) -> bool {
-    Cause::from_error(error) == Cause::Cancelled
+/// Whether a receive has ended so that another may be begun. Without a free buffer, there will be
+/// some when that is submitted: all buffers in use are returned before. One that was cancelled is
+/// begun again on demand.
+pub(super) fn is_for_another(error: &io::Error) -> bool {
+    is_exhaustion(error) || Cause::from_error(error) == Cause::Cancelled
 }

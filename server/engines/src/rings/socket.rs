@@ -40,6 +40,25 @@ impl RingSocket {
         self.sending.get_or_insert_with(|| ring.poll_writable(key, descriptor));
     }
 
+    /// Whether an operation sends, or waits for room.
+    pub(super) fn is_sending(&self) -> bool {
+        self.sending.is_some()
+    }
+
+    /// Has the ring send a copy of these bytes.
+    #[inline]
+    pub(super) fn begin_send(&mut self, ring: &mut Ring, key: u64, parts: [&[u8]; 2]) {
+        self.sending = Some(ring.send(key, &self.descriptor, parts, false));
+    }
+
+    /// Makes sure that a receive is under way.
+    #[inline]
+    pub(super) fn begin_receive(&mut self, ring: &mut Ring, key: u64, is_multishot: bool) {
+        if self.receiving.is_none() {
+            self.receiving = Some(ring.receive(key, &self.descriptor, is_multishot));
+        }
+    }
+
     /// Records that the operation that sends, or waits for room, has ended.
     #[inline]
     pub(super) fn sending_ended(&mut self) {
@@ -109,11 +128,7 @@ impl Transport for RingTransport<'_> {
             return Ok(Moved::Now(0));
         }
         *self.excess_bytes -= self.socket.take_excess();
-        if self.socket.receiving.is_none() {
-            let descriptor = &self.socket.descriptor;
-            self.socket.receiving =
-                Some(self.ring.receive(self.key, descriptor, self.is_multishot));
-        }
+        self.socket.begin_receive(self.ring, self.key, self.is_multishot);
         Ok(Moved::Later)
     }
 
@@ -129,8 +144,7 @@ impl Transport for RingTransport<'_> {
         if more || head.len() + body.len() > COALESCED_BYTES_MAX {
             return self.ordinary()?.send(head, body, more, buffer);
         }
-        let descriptor = &self.socket.descriptor;
-        self.socket.sending = Some(self.ring.send(self.key, descriptor, [head, body], false));
+        self.socket.begin_send(self.ring, self.key, [head, body]);
         Ok(Moved::Later)
     }
 

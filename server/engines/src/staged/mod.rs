@@ -84,7 +84,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "five stages with queues between them: accept, read-poll, read, write-poll, write",
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Blocking, SendfileMode::Off],
-    applications: Some("a stage of its own"),
+    applications: "a stage of its own",
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -58,7 +58,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "one stackless task per connection, on a runtime per CPU or one that steals work",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: Some("the task of the client"),
+    applications: "the task of the client",
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -37,7 +37,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a fixed pool of threads; idle connections are parked in an event set",
     knobs: KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: Some("the thread of the client"),
+    applications: "the thread of the client",
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -27,7 +27,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     about: "a kernel thread for each connection, in straight-line code: read, parse, answer, write",
     knobs: thread_each::KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking, SendfileMode::Off],
-    applications: Some("the thread of the client"),
+    applications: "the thread of the client",
     obstacle: crate::engine::runs_everywhere,
     plan: thread_each::plan,
     start,

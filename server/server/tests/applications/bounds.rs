@@ -1,7 +1,7 @@
 //! What one application may hold of a server, and what becomes of requests beyond that.
 
 use std::io::{BufReader, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread::JoinHandle;
@@ -13,14 +13,14 @@ use server::Server;
 use testkit::scripted::{Action, Reply, Scripted};
 use testkit::{Temporary, comes_true};
 
-use crate::harness::{connect, site, start};
-use crate::{GET, answer, ask, for_each_caller, front, scripted};
+use crate::harness::{connect, for_each_engine, queues, site, start, take_head};
+use crate::{GET, answer, ask, front, in_front_of, scripted};
 
 /// As many requests as may be are with the application, some wait, and more are refused.
 #[test]
 fn what_one_application_may_hold_is_bounded() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let application = scripted(|asked| match asked.target.as_str() {
             "/app/first" => vec![
                 Action::Wait(Duration::from_millis(500)),
@@ -161,7 +161,7 @@ fn answer_next(listener: UnixListener) -> JoinHandle<UnixStream> {
 /// A socket in the file system refuses at once where TCP would wait (connect(2), EAGAIN).
 #[test]
 fn a_full_backlog_is_waited_for_and_then_answered_with_503() {
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let directory = site();
         let listener = UnixListener::bind(directory.path().join("app.sock")).unwrap();
         let waiting = fill_backlog(&listener);
@@ -181,7 +181,7 @@ fn a_full_backlog_is_waited_for_and_then_answered_with_503() {
 /// The kept connection ends just when the application is to get a body, and another finds no room.
 #[test]
 fn a_body_may_come_while_a_backlog_is_full() {
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let directory = site();
         let listener = UnixListener::bind(directory.path().join("app.sock")).unwrap();
         let server = front_of_a_socket_file(spec, &directory, "");
@@ -223,4 +223,43 @@ fn take_request_head(stream: &mut UnixStream) {
 /// The number of loops of a server: bounds are for each.
 pub(crate) fn server_workers(_: &Server) -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// A client takes nothing of a reply: most of it stays with the application.
+#[test]
+fn little_of_a_reply_is_received_before_the_client_takes_it() {
+    const RECEIVED_BYTES_MAX: usize = 2 * 64 * 1024;
+    let directory = site();
+    for_each_engine(|spec| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = in_front_of(spec, &directory, &[listener.local_addr().unwrap()], "");
+        let mut client = connect(&server);
+        client.write_all(GET.as_bytes()).unwrap();
+        let (mut application, _) = listener.accept().unwrap();
+        take_head(&mut application);
+        application.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n").unwrap();
+        application.set_nonblocking(true).unwrap();
+        let (mut sent, piece) = (0, vec![b'x'; 64 * 1024]);
+        let mut idle_ms = 0;
+        while idle_ms < 500 {
+            match application.write(&piece) {
+                Ok(n) => (sent, idle_ms) = (sent + n, 0),
+                Err(_) => {
+                    std::thread::sleep(Duration::from_millis(10));
+                    idle_ms += 10;
+                }
+            }
+        }
+        let kept = sent.saturating_sub(between(&application) + between(&client));
+        assert!(sent < 100_000_000, "{}: {sent}", spec.name);
+        assert!(kept <= RECEIVED_BYTES_MAX, "{}: {kept} of {sent}", spec.name);
+        server.stop_gracefully(Duration::from_millis(1)).unwrap();
+    });
+}
+
+/// How many bytes are in the queues of a connection, in both directions.
+fn between(stream: &TcpStream) -> usize {
+    let [own, peer] = [stream.local_addr(), stream.peer_addr()].map(|at| at.unwrap().port());
+    let queues = queues();
+    [[own, peer], [peer, own]].iter().filter_map(|ports| queues.get(ports)).flatten().sum()
 }

@@ -1,4 +1,4 @@
-//! Requests that applications answer, on every engine that calls them: real servers, and
+//! Requests that applications answer, on every engine: real servers, and
 //! applications that do as a script says.
 
 mod bounds;
@@ -23,16 +23,7 @@ use testkit::scripted::{Action, Body, ReceivedRequest, Reply, Scripted};
 use testkit::{Temporary, comes_true};
 
 use bounds::server_workers;
-use harness::{connect, site, start, take_head};
-
-/// Runs `test` for every engine that calls applications.
-fn for_each_caller(test: impl Fn(&'static EngineSpec) + Sync) {
-    harness::for_each_engine(|spec| {
-        if spec.applications.is_some() {
-            test(spec);
-        }
-    });
-}
+use harness::{connect, for_each_engine, site, start, take_head};
 
 /// A server of a site whose route `/app/**` leads to an application.
 fn front(
@@ -136,7 +127,7 @@ const GET: &str = "GET /app/a?b HTTP/1.1\r\nHost: h\r\n\r\n";
 #[test]
 fn requests_go_to_the_application_and_others_to_files() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let application = echo();
         let server = front(spec, &directory, &[&application], "");
         let mut client = connect(&server);
@@ -161,7 +152,7 @@ fn requests_go_to_the_application_and_others_to_files() {
 #[test]
 fn pipelined_requests_are_answered_in_their_order() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let application = scripted(|asked| {
             // Later requests are answered sooner.
             let ms = if asked.target.ends_with('0') { 100 } else { 0 };
@@ -193,7 +184,7 @@ fn pipelined_requests_are_answered_in_their_order() {
 fn replies_arrive_whole_however_they_are_framed() {
     let directory = site();
     let body: Vec<u8> = (0..3_000_000_u32).map(|n| b'a' + (n % 23) as u8).collect();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         for framing in [Body::Length, Body::Chunks(vec![1, 70_000, 9]), Body::UntilClose] {
             let ends = framing == Body::UntilClose;
             let reply = Reply::ok(&body).framed(framing.clone()).bytes();
@@ -216,7 +207,7 @@ fn replies_arrive_whole_however_they_are_framed() {
 #[test]
 fn an_event_arrives_before_the_reply_ends() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let application = scripted(|_| {
             let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
             vec![Action::Send(head.to_vec()), Action::Send(b"data: 1\n\n".to_vec()), Action::Stall]
@@ -237,7 +228,7 @@ fn an_event_arrives_before_the_reply_ends() {
 fn bodies_of_requests_arrive_whole() {
     let directory = site();
     let body: Vec<u8> = (0..2_000_000_u32).map(|n| b'a' + (n % 23) as u8).collect();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let servers = [listener.local_addr().unwrap()];
         let application = takes_bodies(listener);
@@ -275,7 +266,7 @@ fn bodies_of_requests_arrive_whole() {
 #[test]
 fn a_client_that_waits_is_invited_when_the_application_is_there() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let application = echo();
         let server = front(spec, &directory, &[&application], "");
         let mut client = connect(&server);
@@ -298,7 +289,7 @@ fn a_client_that_waits_is_invited_when_the_application_is_there() {
 #[test]
 fn failures_have_their_status_and_the_server_goes_on() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let application = scripted(|asked| match asked.target.as_str() {
             "/app/close" => vec![Action::Close],
             "/app/reset" => vec![Action::Reset],
@@ -327,7 +318,7 @@ fn failures_have_their_status_and_the_server_goes_on() {
 #[test]
 fn a_reply_that_breaks_off_is_broken_off() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let reply = Reply::ok(b"hello").framed(Body::ClaimedLength(10)).bytes();
         let application = scripted(move |_| vec![Action::Send(reply.clone()), Action::Close]);
         let server = front(spec, &directory, &[&application], "");
@@ -343,7 +334,7 @@ fn a_reply_that_breaks_off_is_broken_off() {
 #[test]
 fn a_kept_connection_that_has_ended_costs_no_request() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         // Each connection answers once and then closes, without saying so.
         let application = scripted(|_| vec![Action::Send(Reply::ok(b"ok").bytes()), Action::Close]);
         let server = front(spec, &directory, &[&application], "");
@@ -357,7 +348,7 @@ fn a_kept_connection_that_has_ended_costs_no_request() {
 #[test]
 fn a_server_that_is_down_is_left_out() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let there = echo();
         let server = in_front_of(spec, &directory, &[nobody(), there.address()], "");
         let mut client = connect(&server);
@@ -372,7 +363,7 @@ fn a_server_that_is_down_is_left_out() {
 #[test]
 fn a_client_that_leaves_takes_its_request_with_it() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = in_front_of(spec, &directory, &[listener.local_addr().unwrap()], "");
         let mut client = connect(&server);
@@ -392,7 +383,7 @@ fn a_client_that_leaves_takes_its_request_with_it() {
 #[test]
 fn a_client_that_is_cut_off_in_its_body_takes_its_request_with_it() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = in_front_of(spec, &directory, &[listener.local_addr().unwrap()], "");
         let mut client = connect(&server);
@@ -411,7 +402,7 @@ fn a_client_that_is_cut_off_in_its_body_takes_its_request_with_it() {
 #[test]
 fn clients_that_stop_do_not_hold_an_application() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let reply = Reply::ok(&vec![b'x'; 20_000_000]).bytes();
         let application = scripted(move |_| vec![Action::Send(reply.clone())]);
         let route = format!(
@@ -438,7 +429,7 @@ fn clients_that_stop_do_not_hold_an_application() {
 #[test]
 fn clients_at_the_same_time_get_their_own_answers() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let application =
             scripted(|asked| vec![Action::Send(Reply::ok(asked.target.as_bytes()).bytes())]);
         let server = front(spec, &directory, &[&application], "");
@@ -462,7 +453,7 @@ fn clients_at_the_same_time_get_their_own_answers() {
 #[test]
 fn a_kept_connection_is_closed_when_no_request_uses_it() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let application = echo();
         let server = front(spec, &directory, &[&application], ", idle_ms = 300");
         let mut client = connect(&server);
@@ -475,7 +466,7 @@ fn a_kept_connection_is_closed_when_no_request_uses_it() {
 #[test]
 fn requests_under_way_are_finished_before_a_stop() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let application = scripted(|_| {
             let reply = Reply::ok(b"late").bytes();
             vec![Action::Wait(Duration::from_millis(300)), Action::Send(reply)]
@@ -493,7 +484,7 @@ fn requests_under_way_are_finished_before_a_stop() {
 #[test]
 fn requests_under_way_are_cut_off_when_patience_ends() {
     let directory = site();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let application = scripted(|_| vec![Action::Stall]);
         // One request is with the application, and another may wait for that.
         let server = front(spec, &directory, &[&application], ", in_flight_max = 1");
@@ -504,23 +495,6 @@ fn requests_under_way_are_cut_off_when_patience_ends() {
         assert!(summary.aborted, "{}", spec.name);
         for mut client in clients {
             assert!(!matches!(client.read(&mut [0; 4096]), Ok(1..)), "{}", spec.name);
-        }
-    });
-}
-
-#[test]
-fn an_engine_that_calls_no_applications_says_so() {
-    let directory = site();
-    harness::for_each_engine(|spec| {
-        let name = format!("engine.name={}", spec.name);
-        let route = "host.route=[{ path = \"/app/**\", proxy = [\"http://127.0.0.1:1\"] }]";
-        let config = harness::config(&directory, &[&name, route]);
-        match Server::start(&config) {
-            Ok(_) => assert!(spec.applications.is_some()),
-            Err(why) => {
-                assert!(spec.applications.is_none(), "{}: {why}", spec.name);
-                assert!(why.to_string().contains("calls no applications"), "{why}");
-            }
         }
     });
 }

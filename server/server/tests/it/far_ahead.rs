@@ -1,15 +1,15 @@
 //! How much of what clients send ahead of their answers is received: the rest waits in the kernel.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
 use server::Server;
 
-use crate::harness::{connect, start, take_head};
+use crate::harness::{connect, queues, start, take_head};
 use crate::knobs::with_knobs;
 use crate::overload::{counter, site};
 
@@ -32,6 +32,10 @@ impl Client {
         let mut stream = connect(server);
         stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
         take_head(&mut stream);
+        Self::of(stream)
+    }
+
+    fn of(stream: TcpStream) -> Self {
         stream.set_nonblocking(true).unwrap();
         let ports = [stream.local_addr(), stream.peer_addr()].map(|at| at.unwrap().port());
         Self { stream, ports, sent: 0 }
@@ -56,26 +60,6 @@ impl Client {
             _ => 0,
         }
     }
-}
-
-/// The lengths of the send queue and the receive queue of each open socket, by its ports, its own
-/// first.
-fn queues() -> HashMap<[u16; 2], [usize; 2]> {
-    let text = fs::read_to_string("/proc/net/tcp").unwrap();
-    text.lines().filter_map(queues_of).collect()
-}
-
-/// A line for a socket, in the form of proc_pid_net(5).
-fn queues_of(line: &str) -> Option<([u16; 2], [usize; 2])> {
-    let mut words = line.split_whitespace().skip(1);
-    let (own, peer) = (words.next()?, words.next()?);
-    if words.next()? != "01" {
-        return None;
-    }
-    let port = |address: &str| u16::from_str_radix(address.split_once(':')?.1, 16).ok();
-    let (send, receive) = words.next()?.split_once(':')?;
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    Some(([port(own)?, port(peer)?], [number(send)?, number(receive)?]))
 }
 
 /// How many bytes the server has received of each client, when that hardly grows any more: what is
@@ -120,6 +104,36 @@ fn rings_receive_little_ahead_of_all_answers_together() {
             "{sum}"
         );
         assert!(counter(server, |c| c.connections_open.get()) < CLIENTS as u64);
+        drop(clients);
+    });
+}
+
+/// Bodies may be further ahead of their applications. There is a bound for them as well.
+#[test]
+fn rings_receive_little_of_all_bodies_together_ahead_of_their_application() {
+    const CLIENTS: usize = 600;
+    const BODIES_BYTES_MAX: usize = 16 * MULTISHOT_BYTES_MAX;
+    let application = TcpListener::bind("127.0.0.1:0").unwrap(); // it takes nothing
+    let address = application.local_addr().unwrap();
+    let keys = "in_flight_max = 1, queue_max = 1000, queue_ms = 600000";
+    let route =
+        format!("host.route=[{{ path = \"/app\", proxy = [\"http://{address}\"], {keys} }}]");
+    with_knobs("rings", &[], &["limits.connections_max=2000", &route], |server| {
+        let upload = || {
+            let mut stream = connect(server);
+            let head = b"POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\n";
+            stream.write_all(head).unwrap();
+            Client::of(stream)
+        };
+        let mut clients: Vec<Client> = (0..CLIENTS).map(|_| upload()).collect();
+        clients.iter_mut().for_each(Client::send_ahead);
+        let received = received(&clients);
+        let sum: usize = received.iter().sum();
+        let kept = CLIENTS * (KEPT_BYTES_MAX + RECEIVED_BYTES_MAX);
+        assert!(sum <= BODIES_BYTES_MAX + MULTISHOT_BYTES_MAX + kept, "{sum}");
+        assert!(counter(server, |c| c.connections_open.get()) < CLIENTS as u64);
+        // Without a reset the server would not learn that they have gone.
+        clients.iter().for_each(|it| os::socket::set_linger_zero(it.stream.as_fd()).unwrap());
         drop(clients);
     });
 }

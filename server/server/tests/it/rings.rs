@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use server::Server;
 use testkit::Temporary;
+use testkit::scripted::{Action, Reply, Scripted};
 
 use crate::conformance;
 use crate::harness::{connect, site, start};
@@ -106,6 +107,40 @@ fn requests_before_the_end_of_the_stream_are_all_answered() {
     send_requests(&mut stream, 20);
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(answers(&mut stream, usize::MAX), 20);
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+}
+
+/// What comes at once of bodies that no application takes yet is more than clients may send ahead
+/// of responses.
+#[test]
+fn clients_whose_application_is_slow_are_not_cut_off() {
+    const CLIENTS: usize = 60;
+    if !rings() {
+        return;
+    }
+    let directory = site();
+    let application = Scripted::start(os::clock::now, |_| {
+        let reply = Reply::ok(b"<h1>Rope</h1>").bytes();
+        let pause = Action::Wait(Duration::from_secs(1));
+        vec![Action::LeaveBody, pause, Action::TakeBody, Action::Send(reply)]
+    });
+    let address = application.address();
+    let route = format!("host.route=[{{ path = \"/app\", proxy = [\"http://{address}\"] }}]");
+    let server = start(&directory, &[TINY[0], TINY[1], &route]);
+    let body = vec![b'b'; 1 << 20];
+    let head = format!("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", body.len());
+    let upload = |mut stream: TcpStream| {
+        stream.write_all(&[head.as_bytes(), &body].concat()).unwrap();
+        answers(&mut stream, 1)
+    };
+    let clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(&server)).collect();
+    let answered: usize = thread::scope(|scope| {
+        let upload = &upload;
+        let uploads = clients.into_iter().map(|stream| scope.spawn(move || upload(stream)));
+        let uploads: Vec<_> = uploads.collect();
+        uploads.into_iter().map(|upload| upload.join().unwrap()).sum()
+    });
+    assert_eq!(answered, CLIENTS);
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
 

@@ -2,8 +2,8 @@
 //! place to the connection that is kept for the next call. It makes no wait itself. Its driver
 //! waits for what [`DrivenCall::awaited`] says, reports what came, and asks again.
 //!
-//! Event loops have calls of their own (`parts/loops/reactor/calls.rs`): they act on
-//! events of kept connections, and share nothing.
+//! Loops have calls of their own (`call_loop.rs`): they act on events of kept connections, and
+//! share nothing.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,6 +1,7 @@
 //! Requests that applications answer: the driver's half. What is next is decided by
 //! [`upstream::Call`]; here its bytes are moved, and connections to applications are kept.
 
+pub(crate) mod call_loop;
 pub(crate) mod call_pool;
 pub(crate) mod client_call;
 pub(crate) mod client_end;

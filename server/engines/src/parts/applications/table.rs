@@ -4,12 +4,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use os::epoll::Interest;
 use session::{JobId, Tick};
 use upstream::{Application, Call, Failure};
 
 use super::driven_call::BACKLOG_MS;
-use super::joint::{Line, RECEIVE_BYTES};
+use super::joint::RECEIVE_BYTES;
 use super::servers::Servers;
 use crate::parts::loops::connections::{Connections, Timed};
 
@@ -28,19 +27,17 @@ pub(crate) struct Out {
 }
 
 /// A connection to a server of an application.
-pub(crate) struct Upstream {
-    pub(crate) line: Line,
+pub(crate) struct Upstream<L> {
+    pub(crate) line: L,
     /// The call that uses it; none while it is kept for the next one.
     pub(crate) out: Option<Out>,
     pub(crate) application: usize,
     pub(crate) server: usize,
     /// When it is closed if no call uses it.
     pub(crate) idle_until: Tick,
-    /// The events that the socket is watched for.
-    pub(crate) watched: Interest,
 }
 
-impl Timed for Upstream {
+impl<L> Timed for Upstream<L> {
     fn deadline(&self) -> Option<Tick> {
         match &self.out {
             Some(out) => out.call.deadline(),
@@ -73,8 +70,8 @@ struct Usage {
 }
 
 /// All applications as one loop uses them.
-pub(crate) struct Table {
-    pub(crate) slots: Connections<Upstream>,
+pub(crate) struct Table<L> {
+    pub(crate) slots: Connections<Upstream<L>>,
     usages: Vec<Usage>,
     /// Calls that try again to connect, in the order in which they do.
     put_off: VecDeque<PutOff>,
@@ -95,7 +92,7 @@ pub(crate) enum Admitted {
     Refused(Out),
 }
 
-impl Table {
+impl<L> Table<L> {
     pub(crate) fn new(applications: &[Arc<Application>], now: Tick) -> Self {
         let usage = |application| {
             let (servers, queue) = (Servers::new(application), VecDeque::new());
@@ -163,7 +160,6 @@ impl Table {
         let servers = &mut self.usages[upstream.application].servers;
         upstream.idle_until = now.plus_ms(servers.application.limits().idle_ms);
         servers.kept[upstream.server].push(key);
-        upstream.line.ready.wanted = Interest::READ;
     }
 
     /// Forgets a connection that is kept.

@@ -18,7 +18,7 @@ pub(crate) struct Slot<Socket = OwnedFd> {
     pub(crate) watched: Interest,
     /// Whether the connection waits in a queue for its turn, or for a helper.
     pub(crate) is_queued: bool,
-    /// The connection to the application that answers the request; see `reactor/calls.rs`.
+    /// The connection to the application that answers the request; see `call_loop.rs`.
     pub(crate) upstream: u64,
 }
 

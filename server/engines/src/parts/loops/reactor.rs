@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 use os::epoll::{Event, Interest};
 use session::{Connection, Op, Tick, Worker};
 
+use super::super::applications::call_loop::CallLoop;
 use super::super::applications::table::Table;
 use super::clock::{read_clock, timeout_ms};
 use super::connections::{Connections, NO_UPSTREAM, Slot, Timed};
@@ -61,7 +62,7 @@ pub(crate) struct Reactor {
     worker: Worker,
     work: BlockingWork,
     /// The applications that answer requests, and the connections to them.
-    table: Table,
+    table: Table<calls::WatchedLine>,
     shared: Arc<Shared>,
     index: usize,
     placement: CpuPlacement,
