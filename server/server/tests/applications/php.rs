@@ -13,7 +13,7 @@ use testkit::tools::{PHP_CGI, PHP_FPM};
 use testkit::{Temporary, comes_true, has};
 
 use crate::harness::{connect, quietly};
-use crate::{answer, ask, for_each_caller, under_test};
+use crate::{answer, ask, for_each_engine, under_test};
 
 /// A script that shows what it is told.
 const SHOW: &str = "<?php header('X-Made-By: a script'); \
@@ -117,7 +117,7 @@ fn get(path: &str) -> String {
 
 /// What a site of PHP needs, in one line of a command.
 fn check_site(php: &Php) {
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let server = php.serve(spec);
         let mut client = connect(&server);
         for (target, expected) in [
@@ -183,7 +183,7 @@ fn more_requests_than_processes_are_all_answered() {
         return;
     }
     let php = Php::fpm();
-    for_each_caller(|spec| check_many(&php.serve(spec), spec));
+    for_each_engine(|spec| check_many(&php.serve(spec), spec));
 }
 
 /// haproxy 2936: with as many connections as there are processes, at rest and in use.
@@ -192,7 +192,7 @@ fn kept_connections_leave_no_request_without_a_process() {
     if !has(&PHP_FPM) {
         return;
     }
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         // Those with one worker on any machine.
         if !["event-loop", "threads"].contains(&spec.name) {
             return;

@@ -105,7 +105,9 @@ fn the_front_controller_is_a_script() {
     let check = |keys: &str, expected: &str| {
         let route = "[[host.route]]\npath = \"*.php\"\nfastcgi = \"a:1\"";
         let text = format!("[[host]]\nroot = \".\"\n{keys}\n{route}");
-        let error = server::check(&load(&text, |_| ()).unwrap()).err().expect(keys).to_string();
+        let checked = server::check(&load(&text, |_| ()).unwrap());
+        let Err(error) = checked else { panic!("{keys}: it is accepted") };
+        let error = error.to_string();
         assert!(error.contains(expected) && !error.contains('\n'), "{error}");
     };
     check("front_controller = \"/index.html\"", "3:20: \"/index.html\" is no script");
