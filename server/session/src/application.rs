@@ -8,7 +8,9 @@ use http1::{BodyFraming, BodySkipper, Expectation, HeadWriter, Method, Target};
 use site::fields::{Content, FieldList};
 use site::path;
 use site::routes::{Routed, Script};
-use upstream::{Application, Body, Call, Downstream, Failure, Length, Origin, ReplyFields};
+use upstream::{
+    Application, Body, Call, Downstream, Failure, Length, Origin, Protocol, ReplyFields,
+};
 
 use crate::after::After;
 use crate::connection::Connection;
@@ -20,6 +22,9 @@ use crate::worker::Worker;
 
 /// The status that is logged for a client that leaves before its reply begins. It is never sent.
 pub(crate) const CLIENT_LEFT: u16 = 499;
+
+/// The status of a request with more fields than a program can be told (RFC 6585 §5).
+pub(crate) const TOO_LARGE: u16 = 431;
 
 /// Invites a client to send its body (RFC 9110 §15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -83,6 +88,10 @@ impl Response<'_> {
         match routed {
             Some(Routed::Application(index)) => Some(self.begin_call(w, incoming, index, None)),
             Some(Routed::Script(script)) => Some(self.look_up_script(w, incoming, script)),
+            Some(Routed::Program(script)) => {
+                let index = script.application;
+                Some(self.begin_call(w, incoming, index, Some(&script)))
+            }
             Some(Routed::Nothing) => Some(self.decline(w, incoming, 404)),
             None => self.look_for_front_controller(w, incoming),
         }
@@ -107,7 +116,8 @@ impl Response<'_> {
             self.exchange.skipper = Some(BodySkipper::new(head.body));
         }
         // A script must be told the length of its body.
-        let is_spooled = application.fastcgi().is_some() && head.body == BodyFraming::Chunked;
+        let runs_scripts = application.settings().protocol != Protocol::Http;
+        let is_spooled = runs_scripts && head.body == BodyFraming::Chunked;
         let expects = head.expectation == Expectation::Continue;
         let prepared = match is_spooled {
             true => {
@@ -119,6 +129,7 @@ impl Response<'_> {
             false => {
                 let application = Arc::clone(&application);
                 let call = self.make_call(w, incoming.request, application, script, None);
+                let Some(call) = call else { return self.decline(w, incoming, TOO_LARGE) };
                 self.exchange.job = Some(Job::Application(Box::new(call)));
                 Prepared::Job
             }
@@ -135,7 +146,8 @@ impl Response<'_> {
         prepared
     }
 
-    /// Makes the call of an application. `body_bytes` is the length of a body that was gathered.
+    /// Makes the call of an application; none if it cannot be told all that there is to be said of
+    /// the request. `body_bytes` is the length of a body that was gathered.
     pub(crate) fn make_call(
         &self,
         w: &Worker,
@@ -143,16 +155,16 @@ impl Response<'_> {
         application: Arc<Application>,
         script: Option<&Script>,
         body_bytes: Option<u64>,
-    ) -> Call {
+    ) -> Option<Call> {
         let peer = self.peer.ip().to_canonical();
         let authority = application.authority().to_owned();
         let is_trusted = application.trusts(peer);
         let origin = Origin { peer, is_trusted, authority: &authority };
-        match application.fastcgi() {
-            None => Call::http(application, request.head, &origin, w.now()),
-            Some(_) => {
+        match application.settings().protocol {
+            Protocol::Http => Some(Call::http(application, request.head, &origin, w.now())),
+            Protocol::FastCgi | Protocol::Cgi => {
                 let script = (script, body_bytes);
-                self.make_fastcgi_call(w, request, application, script, origin)
+                self.make_script_call(w, request, application, script, origin)
             }
         }
     }

@@ -9,6 +9,7 @@ use http1::Parsed;
 use site::routes::Script;
 use upstream::{Application, Body, Spooled};
 
+use crate::application::TOO_LARGE;
 use crate::connection::{Connection, State};
 use crate::exchange::Then;
 use crate::job::Job;
@@ -160,6 +161,7 @@ impl Connection {
         let request = Request { bytes: &bytes, head, host };
         let response = self.response(w);
         let call = response.make_call(w, request, application, script.as_ref(), body_bytes);
+        let Some(call) = call else { return self.fail_call(w, TOO_LARGE) };
         if let Some(exchange) = &mut self.exchange {
             exchange.job = Some(Job::Application(Box::new(call)));
             drop(parsed);

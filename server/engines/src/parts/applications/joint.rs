@@ -97,6 +97,12 @@ pub(crate) fn join<D: Downstream>(
                 line.wanted = Interest::NONE;
                 return Joint::Waits;
             }
+            Next::EndSending => {
+                // It fails if the connection has ended, which is received.
+                let _ = os::socket::shutdown_write(line.socket.as_fd());
+                call.sending_ended();
+                continue;
+            }
             Next::Recv => None,
             Next::Send(_) if line.is_full => None,
             Next::Send(bytes) => {
@@ -110,8 +116,12 @@ pub(crate) fn join<D: Downstream>(
                 call.sent(n, now);
                 continue;
             }
-            // A reply may have come before the failure: it is read first.
-            Some(Err(_)) => line.is_full = true,
+            Some(Err(why)) if why.kind() == io::ErrorKind::WouldBlock => line.is_full = true,
+            // A reply may have come before the failure.
+            Some(Err(_)) => {
+                call.send_failed();
+                continue;
+            }
             None => {}
         }
         let receives = call.wants_input(d);

@@ -3,15 +3,15 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use upstream::{Address, Application};
+use upstream::{Address, Application, Call};
 
-/// Begins a connection to a server of an application, which does not wait; `attempt` chooses among
-/// the server's addresses.
-pub(crate) fn connect(
-    application: &Application,
-    server: usize,
-    attempt: u32,
-) -> io::Result<OwnedFd> {
+/// Begins a connection to a server of a call's application, which does not wait; `attempt` chooses
+/// among the server's addresses.
+pub(crate) fn connect(call: &Call, server: usize, attempt: u32) -> io::Result<OwnedFd> {
+    let application = call.application();
+    if let Some(program) = call.program() {
+        return application.start_program(program);
+    }
     if let Address::Unix(path) = &application.settings().servers[server].address {
         return os::socket::connect_unix(path);
     }

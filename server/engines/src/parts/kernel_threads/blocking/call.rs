@@ -124,7 +124,7 @@ impl Drive<'_, '_> {
             if !is_put_off {
                 errand.call.connecting(now);
             }
-            match connect(errand.call.application(), server, errand.tried) {
+            match connect(errand.call, server, errand.tried) {
                 Ok(socket) => return Some(Upstream { line: Line::new(socket), server }),
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
                     if is_put_off && errand.call.deadline().is_none_or(|due| due <= now) {
