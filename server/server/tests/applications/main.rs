@@ -1,6 +1,7 @@
 //! Requests that applications answer, on every engine that calls them: real servers, and
 //! applications that do as a script says.
 
+mod cgi;
 mod fastcgi;
 mod fastcgi_server;
 #[path = "../it/harness.rs"]
