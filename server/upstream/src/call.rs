@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use http1::Head;
 
+use crate::cgi::Cgi;
 use crate::conversation::Conversation;
 use crate::downstream::Downstream;
 use crate::failure::Failure;
-use crate::fastcgi::{FastCgi, ScriptRequest};
+use crate::fastcgi::FastCgi;
 use crate::http::{Http, Origin};
+use crate::script::ScriptRequest;
 use crate::settings::Application;
 use crate::tick::Tick;
 
@@ -21,6 +23,8 @@ pub enum Next<'c> {
     ConnectAnew,
     /// Send these bytes.
     Send(&'c [u8]),
+    /// Shut the sending side down, and report it with [`Call::sending_ended`].
+    EndSending,
     /// Receive bytes and pass them to [`Call::ingest`].
     Recv,
     /// Wait until there is room for what would be received.
@@ -55,6 +59,8 @@ pub struct Call {
     is_reused: bool,
     /// Whether nothing is received because there is no room for it.
     is_paused: bool,
+    /// Whether the application takes nothing more of the request.
+    is_refused: bool,
     failure: Option<Failure>,
 }
 
@@ -89,6 +95,23 @@ impl Call {
         Self::new(application, Conversation::FastCgi(conversation), now)
     }
 
+    /// A request to a program, for the host with this number. None if there is more to be said of it
+    /// than a program can be told, which is reported.
+    #[must_use]
+    pub fn cgi(
+        application: Arc<Application>,
+        head: &Head<'_>,
+        script: &ScriptRequest<'_>,
+        host: usize,
+        now: Tick,
+    ) -> Option<Self> {
+        let Some(cgi) = Cgi::new(&application, head, script, host) else {
+            application.report_too_large(head.target_bytes);
+            return None;
+        };
+        Some(Self::new(application, Conversation::Cgi(cgi), now))
+    }
+
     fn new(application: Arc<Application>, conversation: Conversation, now: Tick) -> Self {
         Self {
             application,
@@ -97,6 +120,7 @@ impl Call {
             since: now,
             is_reused: false,
             is_paused: false,
+            is_refused: false,
             failure: None,
         }
     }
@@ -105,6 +129,15 @@ impl Call {
     #[must_use]
     pub fn application(&self) -> &Arc<Application> {
         &self.application
+    }
+
+    /// What the process that starts programs is told, if the application is one.
+    #[must_use]
+    pub fn program(&self) -> Option<&[u8]> {
+        match &self.conversation {
+            Conversation::Cgi(cgi) => Some(cgi.start()),
+            Conversation::Http(_) | Conversation::FastCgi(_) => None,
+        }
     }
 
     /// Why the call has failed; none if it has not.
@@ -123,15 +156,22 @@ impl Call {
             State::Open => {}
         }
         let was_sent = self.conversation.is_sent();
-        if let Err(failure) = self.conversation.refill(d, now) {
+        if !self.is_refused
+            && let Err(failure) = self.conversation.refill(d, now)
+        {
             self.fail(d, failure);
             return Next::Over { keeps: false };
         }
         if !was_sent && self.conversation.is_sent() {
             self.since = now; // the end of a body sends nothing, and yet the request is complete
         }
-        if !self.conversation.to_send().is_empty() {
-            return Next::Send(self.conversation.to_send());
+        if !self.is_refused {
+            if !self.conversation.to_send().is_empty() {
+                return Next::Send(self.conversation.to_send());
+            }
+            if self.conversation.ends_sending() {
+                return Next::EndSending;
+            }
         }
         let is_paused = !self.wants_input(d);
         if self.is_paused && !is_paused {
@@ -167,6 +207,17 @@ impl Call {
         self.since = now;
     }
 
+    /// Reports that the sending side was shut down.
+    pub fn sending_ended(&mut self) {
+        self.conversation.sending_ended();
+    }
+
+    /// Reports that a send has failed: the application takes nothing more of the request. It may
+    /// have replied before, as programs do that do not care for a body.
+    pub fn send_failed(&mut self) {
+        self.is_refused = true;
+    }
+
     /// Takes received bytes, of which there is at least one.
     #[inline]
     pub fn ingest<D: Downstream>(&mut self, d: &mut D, bytes: &[u8], now: Tick) {
@@ -187,6 +238,7 @@ impl Call {
             return;
         }
         if self.is_reused && self.conversation.rewind() {
+            self.is_refused = false;
             self.state = State::Again;
             return;
         }

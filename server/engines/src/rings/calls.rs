@@ -27,14 +27,12 @@ pub(crate) struct RingLine {
     is_connecting: bool,
     /// Whether the last receive has filled its buffer.
     has_more: bool,
-    /// Whether a send has failed. A reply may have come before, and is received.
-    is_broken: bool,
 }
 
 impl From<OwnedFd> for RingLine {
     fn from(socket: OwnedFd) -> Self {
         let socket = RingSocket::new(socket.into());
-        Self { socket, is_connecting: true, has_more: false, is_broken: false }
+        Self { socket, is_connecting: true, has_more: false }
     }
 }
 
@@ -60,23 +58,22 @@ impl RingLine {
 
     /// Has the ring send a few bytes, which it copies; more of them are sent by a call. Returns how
     /// many were sent; none while a send is under way, or waits for room.
-    fn send(&mut self, ring: &mut Ring, key: u64, bytes: &[u8]) -> Option<usize> {
-        if self.is_broken || self.socket.is_sending() {
-            return None;
+    fn send(&mut self, ring: &mut Ring, key: u64, bytes: &[u8]) -> io::Result<Option<usize>> {
+        if self.socket.is_sending() {
+            return Ok(None);
         }
         if bytes.len() <= COALESCED_BYTES_MAX {
             self.socket.begin_send(ring, key, [bytes, b""]);
-            return None;
+            return Ok(None);
         }
-        let socket = ring.ordinary(&self.socket.descriptor);
-        match socket.and_then(|socket| os::send::send(socket, bytes, false)) {
-            Ok(n) => return Some(n),
+        let socket = ring.ordinary(&self.socket.descriptor)?;
+        match os::send::send(socket, bytes, false) {
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
                 self.socket.wait_for_room(ring, key);
+                Ok(None)
             }
-            Err(_) => self.is_broken = true,
+            sent => sent.map(Some),
         }
-        None
     }
 
     /// Moves bytes between an application and its client's stream until neither end can go on.
@@ -97,12 +94,25 @@ impl RingLine {
                 }
                 Next::Wait => return Joint::Waits,
                 Next::Recv => {}
-                Next::Send(bytes) => {
-                    if let Some(n) = self.send(ring, key, bytes) {
+                Next::EndSending => {
+                    // It fails if the connection has ended, which is received.
+                    let socket = ring.ordinary(&self.socket.descriptor);
+                    let _ = socket.and_then(os::socket::shutdown_write);
+                    call.sending_ended();
+                    continue;
+                }
+                Next::Send(bytes) => match self.send(ring, key, bytes) {
+                    Ok(None) => {}
+                    Ok(Some(n)) => {
                         call.sent(n, now);
                         continue;
                     }
-                }
+                    // A reply may have come before the failure.
+                    Err(_) => {
+                        call.send_failed();
+                        continue;
+                    }
+                },
             }
             if !call.wants_input(d) {
                 return Joint::Waits;
@@ -204,8 +214,8 @@ impl RingLoop {
         upstream.line.socket.sending_ended();
         match (result, &mut upstream.out) {
             (Ok(count), Some(out)) => out.call.sent(count, now),
-            (Ok(_), None) => {}
-            (Err(_), _) => upstream.line.is_broken = true,
+            (Err(_), Some(out)) => out.call.send_failed(),
+            (_, None) => {}
         }
         self.go_on_with_call(key);
     }

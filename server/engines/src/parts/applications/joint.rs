@@ -26,8 +26,6 @@ pub(crate) struct LineReady {
     pub(crate) is_hung_up: bool,
     /// Whether the last send found no room, and no event has come since.
     pub(crate) is_full: bool,
-    /// Whether a send has failed: there will be no room any more.
-    is_broken: bool,
     /// Whether the connection is still being made.
     pub(crate) is_connecting: bool,
     /// What the call waits for at the socket.
@@ -40,7 +38,6 @@ impl<S: AsFd> Line<S> {
             is_drained: false,
             is_hung_up: false,
             is_full: false,
-            is_broken: false,
             is_connecting: true,
             wanted: Interest::WRITE,
         };
@@ -121,6 +118,12 @@ fn join_at<D: Downstream>(
                 line.wanted = Interest::NONE;
                 return Joint::Waits;
             }
+            Next::EndSending => {
+                // It fails if the connection has ended, which is received.
+                let _ = os::socket::shutdown_write(socket);
+                call.sending_ended();
+                continue;
+            }
             Next::Recv => None,
             Next::Send(_) if line.is_full => None,
             Next::Send(bytes) => {
@@ -135,13 +138,16 @@ fn join_at<D: Downstream>(
                 continue;
             }
             Some(Err(why)) if why.kind() == io::ErrorKind::WouldBlock => line.is_full = true,
-            // A reply may have come before the failure: it is read first.
-            Some(Err(_)) => (line.is_full, line.is_broken) = (true, true),
+            // A reply may have come before the failure.
+            Some(Err(_)) => {
+                call.send_failed();
+                continue;
+            }
             None => {}
         }
         let receives = call.wants_input(d);
         if !(receives && line.receive(socket, call, d, buffer, now)) {
-            line.wanted = match (is_sending && !line.is_broken, receives) {
+            line.wanted = match (is_sending, receives) {
                 (true, true) => Interest::READ.with(Interest::WRITE),
                 (true, false) => Interest::WRITE,
                 (false, true) => Interest::READ,
