@@ -7,8 +7,9 @@ use http1::Head;
 use crate::conversation::Conversation;
 use crate::downstream::Downstream;
 use crate::failure::Failure;
-use crate::fastcgi::{FastCgi, ScriptRequest};
+use crate::fastcgi::FastCgi;
 use crate::http::{Http, Origin};
+use crate::script::ScriptRequest;
 use crate::settings::Application;
 use crate::tick::Tick;
 

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::fastcgi::Diagnostic;
+use crate::script::Diagnostic;
 
 /// Bodies of requests that an application has in files at a time, at most: each takes a descriptor,
 /// and as much of a disk as a body may have.

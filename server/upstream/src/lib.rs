@@ -20,6 +20,7 @@ mod failure;
 mod fastcgi;
 mod fields;
 mod http;
+mod script;
 mod settings;
 mod tick;
 
@@ -28,9 +29,10 @@ pub use call::{Call, Next};
 pub use downstream::{Body, Downstream, Length};
 pub use facilities::{Facilities, OpenSpool, ReportDiagnostic, SpoolFile, Spooled};
 pub use failure::Failure;
-pub use fastcgi::{Diagnostic, RecordError, ScriptRequest};
+pub use fastcgi::RecordError;
 pub use fields::ReplyFields;
 pub use http::Origin;
+pub use script::{Diagnostic, ScriptRequest};
 pub use settings::{
     Address, Application, ApplicationSettings, CallLimits, FastCgiSettings, Protocol,
     ServerSettings,

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::facilities::{Facilities, Spooled};
-use crate::fastcgi::Diagnostic;
+use crate::script::Diagnostic;
 
 /// An application as an operator describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
