@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http1::{BodyFraming, BodySkipper, Expectation, Method, Parsed, Target};
 use site::path;
 use site::routes::{Routed, Script};
-use upstream::{Application, Call, Origin};
+use upstream::{Application, Call, Origin, Protocol};
 
 use crate::after::After;
 use crate::exchange::{Draft, Then};
@@ -15,6 +15,9 @@ use crate::response::{Incoming, Prepared, Request, Response};
 use crate::spool::Spool;
 use crate::stream::{CONTINUE, Stream};
 use crate::worker::Worker;
+
+/// The status of a request with more fields than a program can be told (RFC 6585 §5).
+pub(crate) const TOO_LARGE: u16 = 431;
 
 impl Response<'_> {
     /// What a route leads a request to; none if files answer it, or it is refused without an
@@ -41,6 +44,10 @@ impl Response<'_> {
         match routed {
             Some(Routed::Application(index)) => Some(self.begin_call(w, incoming, index, None)),
             Some(Routed::Script(script)) => Some(self.look_up_script(w, incoming, script)),
+            Some(Routed::Program(script)) => {
+                let index = script.application;
+                Some(self.begin_call(w, incoming, index, Some(&script)))
+            }
             Some(Routed::Nothing) => Some(self.decline(w, incoming, 404)),
             None => self.look_for_front_controller(w, incoming),
         }
@@ -65,7 +72,8 @@ impl Response<'_> {
             self.exchange.skipper = Some(BodySkipper::new(head.body));
         }
         // A script must be told the length of its body.
-        let is_spooled = application.fastcgi().is_some() && head.body == BodyFraming::Chunked;
+        let runs_scripts = application.settings().protocol != Protocol::Http;
+        let is_spooled = runs_scripts && head.body == BodyFraming::Chunked;
         let expects = head.expectation == Expectation::Continue;
         let prepared = match is_spooled {
             true => {
@@ -77,6 +85,7 @@ impl Response<'_> {
             false => {
                 let application = Arc::clone(&application);
                 let call = self.make_call(w, incoming.request, application, script, None);
+                let Some(call) = call else { return self.decline(w, incoming, TOO_LARGE) };
                 self.exchange.job = Some(Job::Application(Box::new(call)));
                 Prepared::Job
             }
@@ -93,7 +102,8 @@ impl Response<'_> {
         prepared
     }
 
-    /// Makes the call of an application. `body_bytes` is the length of a body that was gathered.
+    /// Makes the call of an application; none if it cannot be told all that there is to be said of
+    /// the request. `body_bytes` is the length of a body that was gathered.
     pub(crate) fn make_call(
         &self,
         w: &Worker,
@@ -101,16 +111,16 @@ impl Response<'_> {
         application: Arc<Application>,
         script: Option<&Script>,
         body_bytes: Option<u64>,
-    ) -> Call {
+    ) -> Option<Call> {
         let peer = self.peer.ip().to_canonical();
         let authority = application.authority().to_owned();
         let is_trusted = application.trusts(peer);
         let origin = Origin { peer, is_trusted, authority: &authority };
-        match application.fastcgi() {
-            None => Call::http(application, request.head, &origin, w.now()),
-            Some(_) => {
+        match application.settings().protocol {
+            Protocol::Http => Some(Call::http(application, request.head, &origin, w.now())),
+            Protocol::FastCgi | Protocol::Cgi => {
                 let script = (script, body_bytes);
-                self.make_fastcgi_call(w, request, application, script, origin)
+                self.make_script_call(w, request, application, script, origin)
             }
         }
     }

@@ -116,7 +116,7 @@ impl Response<'_> {
         match purpose {
             Purpose::Script(NamedBy::Path | NamedBy::Index) => match self.routed(w, request)? {
                 Routed::Script(script) => Some(script),
-                Routed::Application(_) | Routed::Nothing => None,
+                Routed::Program(_) | Routed::Application(_) | Routed::Nothing => None,
             },
             _ => w.site.host(request.host).front_controller(request.head.method_bytes),
         }
@@ -158,14 +158,15 @@ impl Response<'_> {
         prepared
     }
 
-    pub(crate) fn make_fastcgi_call(
+    /// Makes the call of a script, which an application runs or which is a program by itself.
+    pub(crate) fn make_script_call(
         &self,
         w: &Worker,
         request: Request<'_>,
         application: Arc<Application>,
         (script, body_bytes): (Option<&Script>, Option<u64>),
         origin: Origin<'_>,
-    ) -> Call {
+    ) -> Option<Call> {
         let root = application.fastcgi().map(|settings| settings.root.clone()).unwrap_or_default();
         let host_root = w.site.host(request.host).settings().root.as_os_str().as_bytes();
         let mut scratch = Vec::new();
@@ -183,7 +184,10 @@ impl Response<'_> {
             path_info: script.map_or(path, |script| &script.path_info),
             body_bytes,
         };
-        Call::fastcgi(application, request.head, &script, w.now())
+        match application.programs() {
+            None => Some(Call::fastcgi(application, request.head, &script, w.now())),
+            Some(_) => Call::cgi(application, request.head, &script, request.host, w.now()),
+        }
     }
 }
 

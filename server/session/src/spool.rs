@@ -9,6 +9,7 @@ use http1::Parsed;
 use site::routes::Script;
 use upstream::{Application, Body, Spooled};
 
+use crate::application::TOO_LARGE;
 use crate::connection::{Connection, State};
 use crate::exchange::{Exchange, Then};
 use crate::job::Job;
@@ -157,9 +158,10 @@ impl Response<'_> {
         let Ok(Parsed::Complete(head)) = &parsed else { unreachable!("the head was read before") };
         let request = Request { bytes: &bytes, head, host };
         let call = self.make_call(w, request, application, script.as_ref(), body_bytes);
-        self.exchange.job = Some(Job::Application(Box::new(call)));
         drop(parsed);
         self.exchange.head = bytes;
+        let Some(call) = call else { return self.call_failed(w, TOO_LARGE) };
+        self.exchange.job = Some(Job::Application(Box::new(call)));
         Prepared::Job
     }
 }

@@ -38,6 +38,9 @@ pub enum SettingError {
     /// A script that no route leads to an application.
     #[error("{0:?} is no script: a route with `fastcgi` must match it, whatever the method")]
     NoScript(String),
+    /// The path of a route to programs is not that of a directory.
+    #[error("{0:?} with cgi: write the directory of the programs and /**, like \"/cgi-bin/**\"")]
+    ProgramPath(String),
     /// The end of the names of scripts would have a slash.
     #[error("{0:?} is not the end of a name: write it like \".php\"")]
     Suffix(String),
@@ -152,6 +155,16 @@ pub fn index(name: &str) -> Checked {
 pub fn suffix(suffix: &str) -> Checked {
     let is_valid = !suffix.contains('/') && !has_control(suffix);
     if is_valid { Ok(()) } else { Err(SettingError::Suffix(suffix.into())) }
+}
+
+/// The directory, with a slash at its end, of a route to programs.
+///
+/// # Errors
+/// The glob is not that of all paths in one directory.
+pub fn program_path(glob: &str) -> Result<&str, SettingError> {
+    let directory = glob.strip_suffix("**").filter(|it| it.starts_with('/') && it.ends_with('/'));
+    let is_plain = |it: &&str| !it.contains(['*', '?', '[', '{', '\\']);
+    directory.filter(is_plain).ok_or_else(|| SettingError::ProgramPath(glob.into()))
 }
 
 /// Checks a page: a canonical path of a file below the root.

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use upstream::{Application, ApplicationSettings, Protocol};
 
-use crate::check::SettingError;
-use crate::host::{HostSettings, RouteSettings};
+use crate::check::{self, SettingError};
+use crate::host::{Dotfiles, HostSettings, RouteSettings};
+use crate::path;
 use crate::rules::PathGlobs;
 
 /// What a route leads a request to.
@@ -18,6 +19,8 @@ pub enum Routed {
     Application(usize),
     /// To a script, if it exists.
     Script(Script),
+    /// To a script that is a program by itself, if there is one.
+    Program(Script),
     /// To nothing: the path names a script, and no route takes the method. Files do not answer: a
     /// client would get the script's text.
     Nothing,
@@ -55,6 +58,7 @@ pub(crate) struct Routes {
     suffixes: Vec<String>,
     index: Vec<String>,
     front_controller: Option<String>,
+    dotfiles: Dotfiles,
 }
 
 /// A route, ready to be matched.
@@ -68,7 +72,15 @@ struct Route {
 enum Leads {
     ToFiles,
     To(usize),
-    ToScripts { application: usize, suffix: String },
+    ToScripts {
+        application: usize,
+        suffix: String,
+    },
+    /// The programs of a directory, which is at `path`, with a slash at its end.
+    ToPrograms {
+        application: usize,
+        path: String,
+    },
 }
 
 impl Routes {
@@ -79,17 +91,19 @@ impl Routes {
         applications: &mut Vec<Arc<Application>>,
     ) -> Result<Self, SettingError> {
         let mut suffixes = Vec::new();
-        let routes = settings.routes.iter().map(|route| {
-            let leads = leads(route, applications);
+        let mut all = Vec::new();
+        for route in &settings.routes {
+            let leads = leads(route, applications)?;
             if let Leads::ToScripts { suffix, .. } = &leads {
                 suffixes.push(suffix.clone());
             }
-            (route.path.clone(), Route { methods: route.methods.clone(), leads })
-        });
-        let routes = PathGlobs::new(routes).map_err(SettingError::Glob)?;
+            all.push((route.path.clone(), Route { methods: route.methods.clone(), leads }));
+        }
+        let routes = PathGlobs::new(all).map_err(SettingError::Glob)?;
         let index = settings.index.clone();
         let front_controller = settings.front_controller.clone();
-        let routes = Self { routes, suffixes, index, front_controller };
+        let dotfiles = settings.dotfiles;
+        let routes = Self { routes, suffixes, index, front_controller, dotfiles };
         routes.check(settings)?;
         Ok(routes)
     }
@@ -98,7 +112,7 @@ impl Routes {
     fn check(&self, settings: &HostSettings) -> Result<(), SettingError> {
         let routed = |page: &String| self.find(page.as_bytes(), b"GET");
         let is_script = |page: &String| matches!(routed(page), Some(Routed::Script(_)));
-        let is_sent = |page: &String| !is_script(page) && routed(page) != Some(Routed::Nothing);
+        let is_sent = |page: &String| matches!(routed(page), None | Some(Routed::Application(_)));
         let mut pages = settings.spa_fallback.iter().chain(settings.error_pages.values());
         if let Some(page) = pages.find(|page| !is_sent(page)) {
             return Err(SettingError::ScriptPage(page.clone()));
@@ -129,6 +143,12 @@ impl Routes {
                     let script = Script { application: *application, name, path_info, named_by };
                     takes.then_some(Some(Routed::Script(script)))
                 }
+                Leads::ToPrograms { application, path: directory } => {
+                    let below = path.strip_prefix(directory.as_bytes())?;
+                    is_script = true;
+                    let program = self.program(path, directory.len(), below, *application);
+                    takes.then_some(Some(program.map_or(Routed::Nothing, Routed::Program)))
+                }
             }
         });
         found.unwrap_or(is_script.then_some(Routed::Nothing))
@@ -138,13 +158,26 @@ impl Routes {
     pub(crate) fn front_controller(&self, method: &[u8]) -> Option<Script> {
         match self.find(self.front_controller.as_ref()?.as_bytes(), method)? {
             Routed::Script(script) => Some(Script { named_by: NamedBy::FrontController, ..script }),
-            Routed::Application(_) | Routed::Nothing => None,
+            Routed::Program(_) | Routed::Application(_) | Routed::Nothing => None,
         }
     }
 
     /// Whether a name is that of scripts, which are never sent as files for a directory.
     pub(crate) fn is_for_scripts(&self, name: &str) -> bool {
         self.suffixes.iter().any(|suffix| name.ends_with(suffix))
+    }
+
+    /// The program that a path leads to: the one that its first segment `below` a directory names.
+    /// None has a name that files are not found by, nor one with a slash in it, which is `%2F` here.
+    fn program(&self, path: &[u8], at: usize, below: &[u8], application: usize) -> Option<Script> {
+        let len = memchr::memchr(b'/', below).unwrap_or(below.len());
+        let (name, path_info) = path.split_at(at + len);
+        let is_hidden = self.dotfiles == Dotfiles::Deny && path::is_hidden(name);
+        if len == 0 || is_hidden || memchr::memmem::find(name, b"%2F").is_some() {
+            return None;
+        }
+        let (name, path_info, named_by) = (name.into(), path_info.into(), NamedBy::Path);
+        Some(Script { application, name, path_info, named_by })
     }
 
     /// The script that a path leads to, and the rest of the path.
@@ -169,18 +202,25 @@ fn end_of_script(path: &[u8], suffix: &[u8]) -> Option<usize> {
     ends.into_iter().find(|&end| path[..end].ends_with(suffix))
 }
 
-fn leads(route: &RouteSettings, applications: &mut Vec<Arc<Application>>) -> Leads {
+fn leads(
+    route: &RouteSettings,
+    applications: &mut Vec<Arc<Application>>,
+) -> Result<Leads, SettingError> {
     if route.application.servers.is_empty() {
-        return Leads::ToFiles;
+        return Ok(Leads::ToFiles);
     }
     let number = number_of(&route.application, applications);
     let ApplicationSettings { protocol, fastcgi, .. } = &route.application;
-    match (protocol, fastcgi.suffix.as_str()) {
+    Ok(match (protocol, fastcgi.suffix.as_str()) {
         (Protocol::Http, _) | (Protocol::FastCgi, "") => Leads::To(number),
         (Protocol::FastCgi, suffix) => {
             Leads::ToScripts { application: number, suffix: suffix.into() }
         }
-    }
+        (Protocol::Cgi, _) => {
+            let path = check::program_path(&route.path)?.into();
+            Leads::ToPrograms { application: number, path }
+        }
+    })
 }
 
 /// The number of an application, which is added if it is new.
@@ -227,7 +267,7 @@ mod tests {
             None => "files".into(),
             Some(Routed::Application(number)) => number.to_string(),
             Some(Routed::Nothing) => "nothing".into(),
-            Some(Routed::Script(script)) => {
+            Some(Routed::Script(script) | Routed::Program(script)) => {
                 let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
                 format!("{}+{} {:?}", text(&script.name), text(&script.path_info), script.named_by)
             }
@@ -297,6 +337,45 @@ mod tests {
         assert_eq!(found(&site, "/a.php", "GET"), "nothing");
         assert_eq!(found(&site, "/old.php", "GET"), "1");
         assert_eq!(found(&site, "/up/a.php", "GET"), "files", "as the operator says");
+    }
+
+    fn cgi(folder: &str) -> ApplicationSettings {
+        let servers = vec![ServerSettings { address: Address::Programs(folder.into()), weight: 1 }];
+        let protocol = Protocol::Cgi;
+        ApplicationSettings { servers, protocol, ..ApplicationSettings::default() }
+    }
+
+    #[test]
+    fn a_program_is_the_first_segment_below_its_directory() {
+        let site = site(|host| {
+            host.routes = vec![
+                route("/cgi-bin/**", &["GET"], cgi("")),
+                route("/a/tools/**", &[], cgi("/usr/lib/tools")),
+            ];
+        });
+        let site = site.unwrap();
+        for (path, expected) in [
+            ("/cgi-bin/a", "/cgi-bin/a+ Path"),
+            ("/cgi-bin/a/", "/cgi-bin/a+/ Path"),
+            ("/cgi-bin/a/b.c/d", "/cgi-bin/a+/b.c/d Path"),
+            ("/a/tools/b/c%2Fd", "/a/tools/b+/c%2Fd Path"),
+            ("/cgi-bin/", "nothing"),
+            ("/cgi-bin/a%2Fb", "nothing"),
+            ("/cgi-bin/.a", "nothing"),
+            ("/cgi-bin", "files"),
+            ("/cgi-bina/a", "files"),
+        ] {
+            assert_eq!(found(&site, path, "GET"), expected, "{path}");
+        }
+        assert_eq!(found(&site, "/cgi-bin/a", "POST"), "nothing", "its text is not sent");
+    }
+
+    #[test]
+    fn programs_are_in_a_directory() {
+        for path in ["**.cgi", "/cgi-bin/*", "/a*/**", "/**/", "/cgi-bin"] {
+            let of = |host: &mut HostSettings| host.routes = vec![route(path, &[], cgi(""))];
+            assert_eq!(site(of).err(), Some(SettingError::ProgramPath(path.into())), "{path}");
+        }
     }
 
     #[test]

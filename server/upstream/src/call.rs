@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http1::Head;
 
+use crate::cgi::Cgi;
 use crate::conversation::Conversation;
 use crate::downstream::Downstream;
 use crate::failure::Failure;
@@ -22,6 +23,8 @@ pub enum Next<'c> {
     ConnectAnew,
     /// Send these bytes.
     Send(&'c [u8]),
+    /// Shut the sending side down, and report it with [`Call::sending_ended`].
+    EndSending,
     /// Receive bytes and pass them to [`Call::ingest`].
     Recv,
     /// Wait until there is room for what would be received.
@@ -90,6 +93,23 @@ impl Call {
         Self::new(application, Conversation::FastCgi(conversation), now)
     }
 
+    /// A request to a program, for the host with this number. None if there is more to be said of it
+    /// than a program can be told, which is reported.
+    #[must_use]
+    pub fn cgi(
+        application: Arc<Application>,
+        head: &Head<'_>,
+        script: &ScriptRequest<'_>,
+        host: usize,
+        now: Tick,
+    ) -> Option<Self> {
+        let Some(cgi) = Cgi::new(&application, head, script, host) else {
+            application.report_too_large(head.target_bytes);
+            return None;
+        };
+        Some(Self::new(application, Conversation::Cgi(cgi), now))
+    }
+
     fn new(application: Arc<Application>, conversation: Conversation, now: Tick) -> Self {
         Self {
             application,
@@ -106,6 +126,15 @@ impl Call {
     #[must_use]
     pub fn application(&self) -> &Arc<Application> {
         &self.application
+    }
+
+    /// What the process that starts programs is told, if the application is one.
+    #[must_use]
+    pub fn program(&self) -> Option<&[u8]> {
+        match &self.conversation {
+            Conversation::Cgi(cgi) => Some(cgi.start()),
+            Conversation::Http(_) | Conversation::FastCgi(_) => None,
+        }
     }
 
     /// Why the call has failed; none if it has not.
@@ -133,6 +162,9 @@ impl Call {
         }
         if !self.conversation.to_send().is_empty() {
             return Next::Send(self.conversation.to_send());
+        }
+        if self.conversation.ends_sending() {
+            return Next::EndSending;
         }
         let is_paused = !self.wants_input(d);
         if self.is_paused && !is_paused {
@@ -166,6 +198,11 @@ impl Call {
     pub fn sent(&mut self, n: usize, now: Tick) {
         self.conversation.sent(n);
         self.since = now;
+    }
+
+    /// Reports that the sending side was shut down.
+    pub fn sending_ended(&mut self) {
+        self.conversation.sending_ended();
     }
 
     /// Takes received bytes, of which there is at least one.

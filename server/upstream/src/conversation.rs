@@ -1,5 +1,6 @@
 //! What a call says and hears, in the protocol of its application.
 
+use crate::cgi::Cgi;
 use crate::downstream::Downstream;
 use crate::failure::Failure;
 use crate::fastcgi::FastCgi;
@@ -10,6 +11,7 @@ use crate::tick::Tick;
 pub(crate) enum Conversation {
     Http(Http),
     FastCgi(FastCgi),
+    Cgi(Cgi),
 }
 
 /// Calls a method of the protocol.
@@ -18,6 +20,7 @@ macro_rules! of {
         match $conversation {
             Conversation::Http($it) => $call,
             Conversation::FastCgi($it) => $call,
+            Conversation::Cgi($it) => $call,
         }
     };
 }
@@ -40,6 +43,23 @@ impl Conversation {
         of!(self, it => it.is_sent())
     }
 
+    /// Whether the application is to be told that nothing more comes: only programs are, whose
+    /// messages have no ends of their own.
+    #[inline]
+    pub(crate) fn ends_sending(&self) -> bool {
+        match self {
+            Self::Http(_) | Self::FastCgi(_) => false,
+            Self::Cgi(cgi) => cgi.ends_sending(),
+        }
+    }
+
+    /// The application was told so.
+    pub(crate) fn sending_ended(&mut self) {
+        if let Self::Cgi(cgi) = self {
+            cgi.sending_ended();
+        }
+    }
+
     /// Whether the reply has begun.
     pub(crate) fn has_reply(&self) -> bool {
         of!(self, it => it.has_reply())
@@ -56,15 +76,16 @@ impl Conversation {
         match self {
             Self::Http(http) => http.refill(d, now),
             Self::FastCgi(fastcgi) => fastcgi.refill(d),
+            Self::Cgi(cgi) => cgi.refill(d),
         }
     }
 
     /// When the body is sent although the application has not asked for it; none if it need not
-    /// ask, as in FastCGI.
+    /// ask, as scripts.
     pub(crate) fn asks_until(&self) -> Option<Tick> {
         match self {
             Self::Http(http) => http.asks_until(),
-            Self::FastCgi(_) => None,
+            Self::FastCgi(_) | Self::Cgi(_) => None,
         }
     }
 

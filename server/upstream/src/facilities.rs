@@ -2,6 +2,7 @@
 //! output.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -32,6 +33,10 @@ pub trait SpoolFile: Send {
 /// Makes such a file.
 pub type OpenSpool = Arc<dyn Fn() -> io::Result<Box<dyn SpoolFile>> + Send + Sync>;
 
+/// Has a program started that a message describes ([`crate::StartProgram`]). Returns a connection to
+/// its standard input and output. It never waits: `WouldBlock` says that it may be tried again.
+pub type StartPrograms = Arc<dyn Fn(&[u8]) -> io::Result<OwnedFd> + Send + Sync>;
+
 /// What is set from outside.
 #[derive(Clone, Default)]
 pub struct Facilities {
@@ -39,6 +44,8 @@ pub struct Facilities {
     pub report: Option<ReportDiagnostic>,
     /// Without it, bodies stay in memory.
     pub open_spool: Option<OpenSpool>,
+    /// Without it, no program is started.
+    pub start_programs: Option<StartPrograms>,
 }
 
 /// A file for a body, and its place among those of its application.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use http1::{BodyError, ResponseError};
 
+use crate::cgi::Refusal;
 use crate::fastcgi::RecordError;
 
 /// Why an application has not answered a request.
@@ -39,6 +40,8 @@ pub enum Failure {
     Overloaded,
     /// The FastCGI server does not answer such requests, with this status of the protocol.
     Declined(u8),
+    /// The program was not started.
+    NotStarted(Refusal),
     /// No reply began in time.
     NoReply,
     /// The application fell silent in the middle of the exchange.
@@ -63,7 +66,10 @@ impl Failure {
             | Self::Record(_)
             | Self::ScriptHead
             | Self::Declined(_)
+            | Self::NotStarted(Refusal::Failed)
             | Self::Switched => 502,
+            Self::NotStarted(Refusal::Missing) => 404,
+            Self::NotStarted(Refusal::Forbidden) => 403,
             Self::ConnectTimeout | Self::NoReply | Self::Silent => 504,
             Self::Request(status) => status,
         }
@@ -72,7 +78,8 @@ impl Failure {
     /// Whether the server of the application is at fault, so that another may be better.
     #[must_use]
     pub fn is_servers(self) -> bool {
-        !matches!(self, Self::Full | Self::Queued | Self::Backlog | Self::Request(_))
+        let is_others = matches!(self, Self::Full | Self::Queued | Self::Backlog);
+        !is_others && !matches!(self, Self::Request(_) | Self::NotStarted(_))
     }
 }
 
@@ -99,6 +106,9 @@ impl fmt::Display for Failure {
                 write!(out, "it refused the request with FastCGI protocol status {status}")
             }
             Self::Switched => out.write_str("its reply: 101, which was not asked for"),
+            Self::NotStarted(Refusal::Missing) => out.write_str("there is no such program"),
+            Self::NotStarted(Refusal::Forbidden) => out.write_str("it is no program that may run"),
+            Self::NotStarted(Refusal::Failed) => out.write_str("the program was not started"),
             Self::NoReply => out.write_str("no reply began in time"),
             Self::Silent => out.write_str("it stopped in the middle of the exchange"),
             Self::Request(status) => write!(out, "the request's body was refused with {status}"),

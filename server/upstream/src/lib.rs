@@ -13,6 +13,7 @@
 
 mod balance;
 mod call;
+mod cgi;
 mod conversation;
 mod downstream;
 mod facilities;
@@ -26,13 +27,14 @@ mod tick;
 
 pub use balance::Balance;
 pub use call::{Call, Next};
+pub use cgi::{Refusal, START_BYTES_MAX, StartProgram};
 pub use downstream::{Body, Downstream, Length};
-pub use facilities::{Facilities, OpenSpool, ReportDiagnostic, SpoolFile, Spooled};
+pub use facilities::{Facilities, OpenSpool, ReportDiagnostic, SpoolFile, Spooled, StartPrograms};
 pub use failure::Failure;
 pub use fastcgi::RecordError;
 pub use fields::ReplyFields;
 pub use http::Origin;
-pub use script::{Diagnostic, ScriptRequest};
+pub use script::{Diagnostic, Diagnostics, ScriptRequest};
 pub use settings::{
     Address, Application, ApplicationSettings, CallLimits, FastCgiSettings, Protocol,
     ServerSettings,

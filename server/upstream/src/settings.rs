@@ -3,10 +3,12 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use crate::cgi::START_BYTES_MAX;
 use crate::facilities::{Facilities, Spooled};
 use crate::script::Diagnostic;
 
@@ -33,6 +35,8 @@ pub enum Protocol {
     Http,
     /// FastCGI 1.0.
     FastCgi,
+    /// CGI 1.1: each request starts a program.
+    Cgi,
 }
 
 /// What there is to say of a FastCGI application.
@@ -75,6 +79,8 @@ pub enum Address {
     },
     /// A socket in the file system.
     Unix(PathBuf),
+    /// No server, but programs in a directory; empty for that of the path in the root of the host.
+    Programs(PathBuf),
 }
 
 impl Address {
@@ -83,7 +89,7 @@ impl Address {
         match self {
             Self::Tcp { host, port: 80 } => bracketed(host),
             Self::Tcp { host, port } => format!("{}:{port}", bracketed(host)),
-            Self::Unix(_) => "localhost".into(),
+            Self::Unix(_) | Self::Programs(_) => "localhost".into(),
         }
     }
 
@@ -93,6 +99,8 @@ impl Address {
         match self {
             Self::Tcp { host, port } => format!("{}:{port}", bracketed(host)),
             Self::Unix(path) => format!("unix:{}", path.display()),
+            Self::Programs(path) if path.as_os_str().is_empty() => "cgi".into(),
+            Self::Programs(path) => format!("cgi:{}", path.display()),
         }
     }
 }
@@ -101,7 +109,7 @@ impl fmt::Display for Address {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp { .. } => write!(out, "http://{}", self.place()),
-            Self::Unix(_) => out.write_str(&self.place()),
+            Self::Unix(_) | Self::Programs(_) => out.write_str(&self.place()),
         }
     }
 }
@@ -219,13 +227,39 @@ impl Application {
         self.report(&Diagnostic { name: &self.name, target, line: line.as_bytes() });
     }
 
-    /// The settings of FastCGI; none if the application speaks HTTP.
+    /// The settings of FastCGI; none if the application speaks another protocol.
     #[must_use]
     pub fn fastcgi(&self) -> Option<&FastCgiSettings> {
         match self.settings.protocol {
-            Protocol::Http => None,
+            Protocol::Http | Protocol::Cgi => None,
             Protocol::FastCgi => Some(&self.settings.fastcgi),
         }
+    }
+
+    /// The directory of programs, empty for the root of the host; none if the application is a
+    /// server.
+    #[must_use]
+    pub fn programs(&self) -> Option<&Path> {
+        match &self.settings.servers.first()?.address {
+            Address::Programs(folder) => Some(folder),
+            Address::Tcp { .. } | Address::Unix(_) => None,
+        }
+    }
+
+    /// Has a program started. Returns a connection to its standard input and output.
+    ///
+    /// # Errors
+    /// There is nothing that starts programs, or nothing any more; `WouldBlock` if it is busy.
+    pub fn start_program(&self, message: &[u8]) -> io::Result<OwnedFd> {
+        match self.facilities.get().and_then(|it| it.start_programs.as_ref()) {
+            Some(start) => start(message),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    pub(crate) fn report_too_large(&self, target: &[u8]) {
+        let line = format!("431: the request has more than {START_BYTES_MAX} bytes of variables");
+        self.report(&Diagnostic { name: &self.name, target, line: line.as_bytes() });
     }
 
     /// Whether a FastCGI application is to keep its connections.

@@ -10,7 +10,7 @@ use http1::{BodyFraming, Head, Method};
 use crate::downstream::{Body, Downstream};
 use crate::failure::Failure;
 use crate::http::{PIECE_BYTES_MAX, is_idempotent};
-use crate::script::{Diagnostics, ScriptReply, ScriptRequest, put_environment};
+use crate::script::{Diagnostics, Form, ScriptReply, ScriptRequest, environment};
 use crate::settings::Application;
 
 use records::{Piece, RecordReader, Written, put_record, put_stream};
@@ -38,6 +38,7 @@ pub(crate) struct FastCgi {
     records: RecordReader,
     reply: ScriptReply,
     diagnostics: Diagnostics,
+    application: Arc<Application>,
 }
 
 impl FastCgi {
@@ -50,8 +51,7 @@ impl FastCgi {
         let mut out = Vec::with_capacity(head.len + 768);
         let flags = if keeps { KEEP_CONNECTION } else { 0 };
         put_record(&mut out, Written::Begin, &[0, RESPONDER, flags, 0, 0, 0, 0, 0]);
-        let mut environment = Vec::with_capacity(head.len + 768);
-        put_environment(&mut environment, head, script);
+        let environment = environment(head, script, None, Form::Lengths);
         put_stream(&mut out, Written::Params, &environment);
         let is_body_whole = matches!(head.body, BodyFraming::None | BodyFraming::Length(0));
         if is_body_whole {
@@ -66,7 +66,8 @@ impl FastCgi {
             keeps,
             records: RecordReader::default(),
             reply: ScriptReply::new(head.method == Method::Head),
-            diagnostics: Diagnostics::new(application, head.target_bytes),
+            diagnostics: Diagnostics::new(application.name(), head.target_bytes),
+            application: Arc::clone(application),
         }
     }
 
@@ -147,7 +148,9 @@ impl FastCgi {
             bytes = &bytes[taken..];
             match piece {
                 Piece::Nothing => {}
-                Piece::Error(text) => self.diagnostics.take(text),
+                Piece::Error(text) => {
+                    self.diagnostics.take(text, |line| self.application.report(line))
+                }
                 Piece::Output(output) => {
                     if self.reply.take(d, output)? {
                         return Ok(Some(false));
@@ -169,7 +172,7 @@ impl FastCgi {
         protocol_status: u8,
         is_last: bool,
     ) -> Result<Option<bool>, Failure> {
-        self.diagnostics.end(status);
+        self.diagnostics.end(status, |line| self.application.report(line));
         match protocol_status {
             0 => {}
             2 => return Err(Failure::Overloaded),
@@ -183,7 +186,7 @@ impl FastCgi {
     /// The connection has ended. Without an `END_REQUEST` only a length says that the reply is
     /// whole: a process that has crashed ends its connection as well.
     pub(crate) fn ended<D: Downstream>(&mut self, d: &mut D) -> Result<(), Failure> {
-        self.diagnostics.end(0);
+        self.diagnostics.end(0, |line| self.application.report(line));
         match self.reply.is_until_end() {
             true => Err(Failure::CutShort),
             false => self.reply.end(d),

@@ -2,9 +2,6 @@
 //! write waits, and it goes to operators line by line. Clients get nothing of it.
 
 use std::fmt;
-use std::sync::Arc;
-
-use crate::settings::Application;
 
 /// Bytes of standard error that are reported of a request. What comes after them is read and
 /// dropped.
@@ -14,8 +11,8 @@ const REPORTED_BYTES_MAX: usize = 64 * 1024;
 const LINE_BYTES_MAX: usize = 4096;
 
 /// Standard error of one request.
-pub(crate) struct Diagnostics {
-    application: Arc<Application>,
+pub struct Diagnostics {
+    name: Box<str>,
     target: Box<[u8]>,
     /// The beginning of a line.
     line: Vec<u8>,
@@ -24,46 +21,47 @@ pub(crate) struct Diagnostics {
 }
 
 impl Diagnostics {
-    pub(crate) fn new(application: &Arc<Application>, target: &[u8]) -> Self {
-        Self {
-            application: Arc::clone(application),
-            target: target.into(),
-            line: Vec::new(),
-            left: REPORTED_BYTES_MAX,
-        }
+    /// Of a request for `target` to the application with this name.
+    #[must_use]
+    pub fn new(name: &str, target: &[u8]) -> Self {
+        let (line, left) = (Vec::new(), REPORTED_BYTES_MAX);
+        Self { name: name.into(), target: target.into(), line, left }
     }
 
     /// Takes bytes, and reports the lines that are whole.
-    pub(crate) fn take(&mut self, bytes: &[u8]) {
+    pub fn take(&mut self, bytes: &[u8], mut report: impl FnMut(&Diagnostic<'_>)) {
         let bytes = &bytes[..bytes.len().min(self.left)];
         self.left -= bytes.len();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             for piece in piece.chunks(LINE_BYTES_MAX) {
                 self.line.extend_from_slice(piece);
                 if piece.ends_with(b"\n") || self.line.len() >= LINE_BYTES_MAX {
-                    self.report();
+                    self.report(&mut report);
                 }
             }
         }
         if self.left == 0 {
-            self.report();
+            self.report(report);
         }
     }
 
     /// The request is over, with a status of the application, of which 0 says that all is well.
-    pub(crate) fn end(&mut self, status: u32) {
-        self.report();
+    pub fn end(&mut self, status: u32, mut report: impl FnMut(&Diagnostic<'_>)) {
+        self.report(&mut report);
         if status != 0 {
-            self.line.extend_from_slice(format!("it ended with status {status}").as_bytes());
-            self.report();
+            self.tell(&format!("it ended with status {status}"), report);
         }
     }
 
-    fn report(&mut self) {
+    /// Reports a line that is not the application's, but about it.
+    pub fn tell(&self, line: &str, mut report: impl FnMut(&Diagnostic<'_>)) {
+        report(&Diagnostic { name: &self.name, target: &self.target, line: line.as_bytes() });
+    }
+
+    fn report(&mut self, mut report: impl FnMut(&Diagnostic<'_>)) {
         let line = self.line.trim_ascii_end();
         if !line.is_empty() {
-            let name = self.application.name();
-            self.application.report(&Diagnostic { name, target: &self.target, line });
+            report(&Diagnostic { name: &self.name, target: &self.target, line });
         }
         self.line.clear();
     }

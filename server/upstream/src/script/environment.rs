@@ -1,5 +1,5 @@
-//! What a script is told of its request: the variables of CGI (RFC 3875 §4.1), as the pairs of name
-//! and value of FastCGI.
+//! What a script is told of its request: the variables of CGI (RFC 3875 §4.1), in the form of FastCGI
+//! or as a program has them.
 
 use std::net::IpAddr;
 
@@ -25,59 +25,83 @@ pub struct ScriptRequest<'r> {
     pub body_bytes: Option<u64>,
 }
 
-/// Writes the variables of a request.
-pub(crate) fn put_environment(out: &mut Vec<u8>, head: &Head<'_>, script: &ScriptRequest<'_>) {
-    put_script(out, script);
-    put_request(out, head, script);
-    put_client(out, head, script);
-    put_fields(out, head, script);
+/// Variables as they are written one after the other.
+pub(crate) struct Variables {
+    bytes: Vec<u8>,
+    form: Form,
+}
+
+/// How a variable is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The lengths of name and value, and then both (FastCGI 1.0, section 3.4).
+    Lengths,
+    /// `NAME=value` and a NUL (environ(7)).
+    Texts,
+}
+
+/// The variables of a request. Its script is `file`; without it, the one of its name below the root.
+pub(crate) fn environment(
+    head: &Head<'_>,
+    script: &ScriptRequest<'_>,
+    file: Option<&[u8]>,
+    form: Form,
+) -> Vec<u8> {
+    let mut out = Variables { bytes: Vec::with_capacity(head.len + 768), form };
+    put_script(&mut out, script, file);
+    put_request(&mut out, head, script);
+    put_client(&mut out, head, script);
+    put_fields(&mut out, head, script);
+    out.bytes
 }
 
 /// Which script it is. The file's name never has the rest of the path in it (caddy 2158), which is
 /// there only if it is not empty.
-fn put_script(out: &mut Vec<u8>, script: &ScriptRequest<'_>) {
+fn put_script(out: &mut Variables, script: &ScriptRequest<'_>, file: Option<&[u8]>) {
     let root = script.root.strip_suffix(b"/").unwrap_or(script.root);
-    put(out, b"DOCUMENT_ROOT", script.root);
-    put(out, b"SCRIPT_NAME", script.script_name);
-    if !script.script_name.is_empty() {
-        put_two(out, b"SCRIPT_FILENAME", root, script.script_name);
+    out.put(b"DOCUMENT_ROOT", script.root);
+    out.put(b"SCRIPT_NAME", script.script_name);
+    match file {
+        Some(file) => out.put(b"SCRIPT_FILENAME", file),
+        None if script.script_name.is_empty() => {}
+        None => out.put_two(b"SCRIPT_FILENAME", root, script.script_name),
     }
     if !script.path_info.is_empty() {
-        put(out, b"PATH_INFO", script.path_info);
-        put_two(out, b"PATH_TRANSLATED", root, script.path_info);
+        out.put(b"PATH_INFO", script.path_info);
+        out.put_two(b"PATH_TRANSLATED", root, script.path_info);
     }
-    put(out, b"GATEWAY_INTERFACE", b"CGI/1.1");
-    put(out, b"SERVER_SOFTWARE", b"ropewalk");
+    out.put(b"GATEWAY_INTERFACE", b"CGI/1.1");
+    out.put(b"SERVER_SOFTWARE", b"ropewalk");
     // php-cgi refuses to run without it, so that it is not called as a file of the site.
-    put(out, b"REDIRECT_STATUS", b"200");
+    out.put(b"REDIRECT_STATUS", b"200");
 }
 
-fn put_request(out: &mut Vec<u8>, head: &Head<'_>, script: &ScriptRequest<'_>) {
-    put(out, b"REQUEST_METHOD", head.method_bytes);
-    put(out, b"SERVER_PROTOCOL", head.version.as_str().as_bytes());
+fn put_request(out: &mut Variables, head: &Head<'_>, script: &ScriptRequest<'_>) {
+    out.put(b"REQUEST_METHOD", head.method_bytes);
+    out.put(b"SERVER_PROTOCOL", head.version.as_str().as_bytes());
     // The target as it was sent, byte by byte; of an absolute one, what follows the authority.
     let (path, query) = match head.target {
         Target::Path { path, query } => (path, query),
         Target::Asterisk | Target::Authority => (&b"*"[..], None),
     };
     match query {
-        Some(query) => put_two(out, b"REQUEST_URI", path, &[b"?", query].concat()),
-        None => put(out, b"REQUEST_URI", path),
+        Some(query) => out.put_two(b"REQUEST_URI", path, &[b"?", query].concat()),
+        None => out.put(b"REQUEST_URI", path),
     }
-    put(out, b"QUERY_STRING", query.unwrap_or_default());
+    out.put(b"QUERY_STRING", query.unwrap_or_default());
     let length = match head.body {
         BodyFraming::None => None,
         BodyFraming::Length(length) => Some(length),
         BodyFraming::Chunked => script.body_bytes,
     };
     let length = length.map(|length| length.to_string()).unwrap_or_default();
-    put(out, b"CONTENT_LENGTH", length.as_bytes());
+    out.put(b"CONTENT_LENGTH", length.as_bytes());
     let is_type = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"content-type");
     let content_type = head.lines().find(is_type).map(|(_, value)| value);
-    put(out, b"CONTENT_TYPE", content_type.unwrap_or_default());
+    out.put(b"CONTENT_TYPE", content_type.unwrap_or_default());
     let (name, port) = server(head.host.unwrap_or(script.origin.authority.as_bytes()));
-    put(out, b"SERVER_NAME", name);
-    put(out, b"SERVER_PORT", port);
+    out.put(b"SERVER_NAME", name);
+    out.put(b"SERVER_PORT", port);
 }
 
 /// The name and the port that a client has asked for; the port of HTTP if it has named none.
@@ -90,21 +114,21 @@ fn server(host: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Who the client is: of a trusted proxy, the client that it names last.
-fn put_client(out: &mut Vec<u8>, head: &Head<'_>, script: &ScriptRequest<'_>) {
+fn put_client(out: &mut Variables, head: &Head<'_>, script: &ScriptRequest<'_>) {
     let last = |name: &[u8]| {
         let lines = head.lines().filter(|(line, _)| line.eq_ignore_ascii_case(name));
         lines.flat_map(|(_, value)| list(value)).last().filter(|_| script.origin.is_trusted)
     };
     let told = last(b"x-forwarded-for").and_then(address);
     let client = told.unwrap_or(script.origin.peer.to_canonical());
-    put(out, b"REMOTE_ADDR", client.to_string().as_bytes());
+    out.put(b"REMOTE_ADDR", client.to_string().as_bytes());
     if told.is_none() {
-        put(out, b"REMOTE_PORT", script.peer_port.to_string().as_bytes());
+        out.put(b"REMOTE_PORT", script.peer_port.to_string().as_bytes());
     }
     let is_secure = last(b"x-forwarded-proto").is_some_and(|it| it.eq_ignore_ascii_case(b"https"));
-    put(out, b"REQUEST_SCHEME", if is_secure { b"https" } else { b"http" });
+    out.put(b"REQUEST_SCHEME", if is_secure { b"https" } else { b"http" });
     if is_secure {
-        put(out, b"HTTPS", b"on");
+        out.put(b"HTTPS", b"on");
     }
 }
 
@@ -113,8 +137,8 @@ fn address(text: &[u8]) -> Option<IpAddr> {
 }
 
 /// The fields, as `HTTP_*`. Lines of one name are joined.
-fn put_fields(out: &mut Vec<u8>, head: &Head<'_>, script: &ScriptRequest<'_>) {
-    put(out, b"HTTP_HOST", head.host.unwrap_or(script.origin.authority.as_bytes()));
+fn put_fields(out: &mut Variables, head: &Head<'_>, script: &ScriptRequest<'_>) {
+    out.put(b"HTTP_HOST", head.host.unwrap_or(script.origin.authority.as_bytes()));
     let named = Named::new(&head.lines(), head.names_fields);
     let mut joined = Vec::new();
     for (index, (name, value)) in head.lines().enumerate() {
@@ -130,7 +154,7 @@ fn put_fields(out: &mut Vec<u8>, head: &Head<'_>, script: &ScriptRequest<'_>) {
             joined.extend_from_slice(separator);
             joined.extend_from_slice(more);
         }
-        put(out, &variable(name), &joined);
+        out.put(&variable(name), &joined);
     }
 }
 
@@ -151,24 +175,32 @@ fn variable(name: &[u8]) -> Vec<u8> {
     b"HTTP_".iter().copied().chain(name.iter().map(letter)).collect()
 }
 
-fn put(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    put_two(out, name, value, b"");
-}
+impl Variables {
+    fn put(&mut self, name: &[u8], value: &[u8]) {
+        self.put_two(name, value, b"");
+    }
 
-/// Writes a variable whose value is in two parts.
-fn put_two(out: &mut Vec<u8>, name: &[u8], value: &[u8], more: &[u8]) {
-    put_length(out, name.len());
-    put_length(out, value.len() + more.len());
-    out.extend_from_slice(name);
-    out.extend_from_slice(value);
-    out.extend_from_slice(more);
-}
+    /// Writes a variable whose value is in two parts.
+    fn put_two(&mut self, name: &[u8], value: &[u8], more: &[u8]) {
+        let (start, end): (&[u8], &[u8]) = match self.form {
+            Form::Texts => (b"=", b"\0"),
+            Form::Lengths => {
+                self.put_length(name.len());
+                self.put_length(value.len() + more.len());
+                (b"", b"")
+            }
+        };
+        for part in [name, start, value, more, end] {
+            self.bytes.extend_from_slice(part);
+        }
+    }
 
-/// Writes a length: in a byte, or in four with the highest bit set.
-fn put_length(out: &mut Vec<u8>, length: usize) {
-    match u8::try_from(length) {
-        Ok(short @ ..128) => out.push(short),
-        // A head has at most a megabyte.
-        _ => out.extend_from_slice(&(length as u32 | 1 << 31).to_be_bytes()),
+    /// Writes a length: in a byte, or in four with the highest bit set.
+    fn put_length(&mut self, length: usize) {
+        match u8::try_from(length) {
+            Ok(short @ ..128) => self.bytes.push(short),
+            // A head has at most a megabyte.
+            _ => self.bytes.extend_from_slice(&(length as u32 | 1 << 31).to_be_bytes()),
+        }
     }
 }

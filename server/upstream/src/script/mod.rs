@@ -5,9 +5,8 @@ mod diagnostics;
 mod environment;
 mod reply;
 
-pub use diagnostics::Diagnostic;
+pub use diagnostics::{Diagnostic, Diagnostics};
 pub use environment::ScriptRequest;
 
-pub(crate) use diagnostics::Diagnostics;
-pub(crate) use environment::put_environment;
+pub(crate) use environment::{Form, environment};
 pub(crate) use reply::ScriptReply;

@@ -154,7 +154,7 @@ pub(crate) trait CallLoop: Offload {
             if !out.is_put_off {
                 out.call.connecting(now);
             }
-            match connect(out.call.application(), server, out.tried) {
+            match connect(&out.call, server, out.tried) {
                 Ok(socket) => {
                     self.watch_new(out, server, socket);
                     return true;

@@ -221,7 +221,7 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
             if !self.is_put_off {
                 self.call.connecting(now);
             }
-            match connect(self.call.application(), server, self.tried) {
+            match connect(&self.call, server, self.tried) {
                 Ok(socket) => {
                     self.stage = Stage::Joined(Upstream { line: Line::new(socket.into()), server });
                     return;

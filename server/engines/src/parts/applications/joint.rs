@@ -121,6 +121,12 @@ fn join_at<D: Downstream>(
                 line.wanted = Interest::NONE;
                 return Joint::Waits;
             }
+            Next::EndSending => {
+                // It fails if the connection has ended, which is received.
+                let _ = os::socket::shutdown_write(socket);
+                call.sending_ended();
+                continue;
+            }
             Next::Recv => None,
             Next::Send(_) if line.is_full => None,
             Next::Send(bytes) => {

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use session::Tick;
-use upstream::{Address, Application, Balance, Failure};
+use upstream::{Address, Application, Balance, Call, Failure};
 
 /// The servers of an application as the loops or threads of one partition know them. A connection
 /// that is kept is a `K`.
@@ -49,13 +49,13 @@ impl<K> Servers<K> {
     }
 }
 
-/// Begins a connection to a server of an application, which does not wait; `attempt` chooses among
-/// the server's addresses.
-pub(crate) fn connect(
-    application: &Application,
-    server: usize,
-    attempt: u32,
-) -> io::Result<OwnedFd> {
+/// Begins a connection to a server of a call's application, which does not wait; `attempt` chooses
+/// among the server's addresses.
+pub(crate) fn connect(call: &Call, server: usize, attempt: u32) -> io::Result<OwnedFd> {
+    let application = call.application();
+    if let Some(program) = call.program() {
+        return application.start_program(program);
+    }
     if let Address::Unix(path) = &application.settings().servers[server].address {
         return os::socket::connect_unix(path);
     }

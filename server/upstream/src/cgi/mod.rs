@@ -1,0 +1,158 @@
+//! CGI as a web server speaks it to a program (RFC 3875): the body is its standard input, and the
+//! reply its standard output. One connection is both, and its other end is the program's.
+//!
+//! The driver connects by sending the [`StartProgram`] of a call, with that other end, to the
+//! process that starts programs.
+
+mod start;
+
+use std::os::unix::ffi::OsStrExt;
+
+use http1::{BodyFraming, Head, Method};
+
+use crate::downstream::{Body, Downstream};
+use crate::failure::Failure;
+use crate::http::PIECE_BYTES_MAX;
+use crate::script::{Form, ScriptReply, ScriptRequest, environment};
+use crate::settings::Application;
+
+pub use start::{Refusal, START_BYTES_MAX, StartProgram};
+
+/// One request and its reply.
+pub(crate) struct Cgi {
+    /// What the process gets that starts programs.
+    start: Vec<u8>,
+    /// The piece of the body that is being sent.
+    out: Vec<u8>,
+    out_at: usize,
+    is_body_whole: bool,
+    /// Whether the program was told that this is all of it.
+    has_ended_sending: bool,
+    reply: ScriptReply,
+}
+
+impl Cgi {
+    /// Begins a request; none if there is more to be said of it than a program can be told.
+    pub(crate) fn new(
+        application: &Application,
+        head: &Head<'_>,
+        script: &ScriptRequest<'_>,
+        host: usize,
+    ) -> Option<Self> {
+        let folder = application.programs()?.as_os_str().as_bytes();
+        let name = script.script_name.strip_prefix(b"/").unwrap_or(script.script_name);
+        // A directory that stands for that of the path has the last segment in it.
+        let program = match folder.is_empty() {
+            true => name,
+            false => name.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
+        };
+        let root = if folder.is_empty() { script.root } else { folder };
+        let file = [root.strip_suffix(b"/").unwrap_or(root), b"/", program].concat();
+        let environment = environment(head, script, Some(&file), Form::Texts);
+        let start = StartProgram {
+            host,
+            folder,
+            program,
+            target: head.target_bytes,
+            environment: &environment,
+        };
+        Some(Self {
+            start: start.encode()?,
+            out: Vec::new(),
+            out_at: 0,
+            is_body_whole: matches!(head.body, BodyFraming::None | BodyFraming::Length(0)),
+            has_ended_sending: false,
+            reply: ScriptReply::new(head.method == Method::Head),
+        })
+    }
+
+    /// What the process gets that starts programs.
+    pub(crate) fn start(&self) -> &[u8] {
+        &self.start
+    }
+
+    /// What is to be sent now.
+    pub(crate) fn to_send(&self) -> &[u8] {
+        &self.out[self.out_at..]
+    }
+
+    pub(crate) fn sent(&mut self, n: usize) {
+        self.out_at += n;
+        debug_assert!(self.out_at <= self.out.len(), "more was sent than there is");
+    }
+
+    /// Whether the whole request is sent.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.is_body_whole && self.out_at == self.out.len()
+    }
+
+    /// Whether the program is to be told that nothing more comes.
+    pub(crate) fn ends_sending(&self) -> bool {
+        self.is_sent() && !self.has_ended_sending
+    }
+
+    /// The program was told so.
+    pub(crate) fn sending_ended(&mut self) {
+        self.has_ended_sending = true;
+    }
+
+    /// Whether the reply has begun.
+    pub(crate) fn has_reply(&self) -> bool {
+        self.reply.has_head()
+    }
+
+    /// Whether nothing is left to send for now, and more is to come from the client.
+    pub(crate) fn awaits_body(&self) -> bool {
+        !self.is_body_whole && self.out_at == self.out.len()
+    }
+
+    /// A program that has begun cannot begin again: no connection is kept, so none is lost before.
+    pub(crate) fn rewind(&mut self) -> bool {
+        false
+    }
+
+    /// Prepares more to send, if everything is sent that was prepared.
+    pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D) -> Result<(), Failure> {
+        if !self.awaits_body() {
+            return Ok(());
+        }
+        let n = match d.body() {
+            Body::Pending => return Ok(()),
+            Body::Broken(status) => return Err(Failure::Request(status)),
+            Body::End => {
+                self.is_body_whole = true;
+                return Ok(());
+            }
+            Body::Bytes(bytes) => {
+                let n = bytes.len().min(PIECE_BYTES_MAX);
+                self.out.clear();
+                self.out.extend_from_slice(&bytes[..n]);
+                n
+            }
+        };
+        self.out_at = 0;
+        d.body_taken(n);
+        Ok(())
+    }
+
+    /// Takes received bytes. Returns whether the connection can be kept, once the reply is over.
+    pub(crate) fn ingest<D: Downstream>(
+        &mut self,
+        d: &mut D,
+        bytes: &[u8],
+    ) -> Result<Option<bool>, Failure> {
+        if !self.reply.has_begun()
+            && let Some(refusal) = bytes.first().copied().and_then(Refusal::from_byte)
+        {
+            return Err(Failure::NotStarted(refusal));
+        }
+        let is_over = self.reply.take(d, bytes)?;
+        Ok(is_over.then_some(false))
+    }
+
+    /// The program and all that it has started have closed their standard output: that is the end of
+    /// the reply, also if a program is still running.
+    pub(crate) fn ended<D: Downstream>(&mut self, d: &mut D) -> Result<(), Failure> {
+        self.reply.end(d)
+    }
+}
