@@ -37,6 +37,7 @@ pub mod passing;
 pub mod poll;
 mod pow;
 pub mod process;
+pub mod programs;
 pub mod ring;
 pub mod robust_lock;
 pub mod scheduling;

@@ -19,6 +19,16 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     descriptor_limit()
 }
 
+/// Lowers the soft limit on open descriptors to `most`, if it is higher: many programs that this
+/// process starts take time for each descriptor that they might have.
+pub fn lower_descriptor_limit(most: u64) -> io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current > most) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit })?;
+    }
+    Ok(())
+}
+
 /// Makes room in the process's descriptor table for `count` descriptors, if the limit allows them,
 /// at 8 bytes of the kernel's memory for each. Where threads share the table, the thread that opens
 /// the 65th, 129th, 257th … descriptor otherwise waits in the kernel until all CPUs have switched

@@ -28,6 +28,7 @@ mod run;
 mod server;
 mod signals;
 mod site_size;
+mod spawner;
 mod spool;
 mod start_error;
 mod start_pages;

@@ -21,6 +21,7 @@ use crate::layout::{Part, Share};
 use crate::names;
 use crate::processes::PlaceLedger;
 use crate::ready::{self, Ready};
+use crate::spawner;
 use crate::spool;
 use crate::start_error::StartError;
 
@@ -32,10 +33,13 @@ const FIRST_LEVEL_SLOTS_TINY: usize = 4;
 /// thread: with several the kernel waits for all CPUs, some ten milliseconds.
 pub(crate) const DESCRIPTORS_WIDENED: u64 = 16_384;
 
-/// The logs that workers write to: finished requests, and paths that failed.
-pub(crate) struct Logs {
-    pub(crate) access: Option<LogEnds>,
+/// What workers are given that all processes of the server share.
+pub(crate) struct Given {
+    /// The log of finished requests.
+    pub(crate) access_log: Option<LogEnds>,
     pub(crate) errors: error_log::Budget,
+    /// The socket at which programs are started, if a route leads to any.
+    pub(crate) spawner: Option<OwnedFd>,
 }
 
 /// An engine that runs in this process.
@@ -62,13 +66,14 @@ impl Local {
         ready: &Ready,
         share: &Share,
         sets: Vec<Vec<OwnedFd>>,
-        logs: Logs,
+        given: Given,
         counters: CounterBook,
     ) -> Result<Self, StartError> {
         let settings = &config.settings;
         let facilities = Facilities {
-            report: error_log::diagnostic_logger(settings.log.errors, logs.errors),
+            report: error_log::diagnostic_logger(settings.log.errors, given.errors),
             open_spool: Some(Arc::new(spool::open)),
+            start_programs: given.spawner.map(spawner::starter),
         };
         let applications = ready.site.applications().iter();
         applications.for_each(|it| it.set_facilities(facilities.clone()));
@@ -78,7 +83,7 @@ impl Local {
         let names = names.map_err(StartError::system("start a thread that looks up names"))?;
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
             .map_err(StartError::Root)?
-            .with_trouble_report(error_log::trouble_logger(settings.log.errors, logs.errors))
+            .with_trouble_report(error_log::trouble_logger(settings.log.errors, given.errors))
             .with_file_idle_us(settings.cache.descriptors_idle_ms.map(|ms| ms * 1000))
             .with_moment_us(Revalidation::from_settings(&settings.cache).moment_us);
         let runner = match ready.descriptors.jobs {
@@ -92,7 +97,7 @@ impl Local {
             settings,
             ready,
             share,
-            log: logs.access,
+            log: given.access_log,
             counters: Arc::clone(&counters),
             caches,
         };

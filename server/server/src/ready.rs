@@ -19,7 +19,7 @@ use crate::config::{
 use crate::engine_choice::{self, EngineChoice};
 use crate::layout::{Layout, Share};
 use crate::partitions::{self, Machine, Partition};
-use crate::{listeners, modes};
+use crate::{listeners, modes, spawner};
 
 /// The parts of a server that need no descriptor.
 pub(crate) struct Ready {
@@ -97,6 +97,7 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
     without_effect.extend(log_without_lines(&settings.log));
     let descriptors = Descriptors::divide(settings, machine.descriptors_max, &layout);
     let mut hosts = settings.hosts.clone();
+    share_programs(&mut hosts, layout.workers());
     share_children(&mut hosts, layout.workers())
         .map_err(|(host, why)| config.unfit(&host_key(host, "route"), why))?;
     make_script_roots_absolute(&mut hosts);
@@ -195,11 +196,21 @@ fn share_children(hosts: &mut [HostSettings], workers: usize) -> Result<(), (usi
     Ok(())
 }
 
-/// Makes the roots absolute that FastCGI applications are told: their current directory is another.
+/// Divides the CGI programs that may run at a time among the workers.
+fn share_programs(hosts: &mut [HostSettings], workers: usize) {
+    for route in hosts.iter_mut().flat_map(|host| &mut host.routes) {
+        let ApplicationSettings { limits, protocol, .. } = &mut route.application;
+        if *protocol == Protocol::Cgi {
+            limits.in_flight_max = (limits.in_flight_max / workers.max(1) as u64).max(1);
+        }
+    }
+}
+
+/// Makes the roots absolute that scripts are told: they have another current directory.
 fn make_script_roots_absolute(hosts: &mut [HostSettings]) {
     for host in hosts {
         let mut protocols = host.routes.iter().map(|route| route.application.protocol);
-        if protocols.any(|it| it == Protocol::FastCgi)
+        if protocols.any(|it| it != Protocol::Http)
             && let Ok(root) = std::path::absolute(&host.root)
         {
             host.root = root;
@@ -384,10 +395,12 @@ fn check_irq_affinity(partitions: &[Partition], settings: &Settings) -> Result<(
     }
 }
 
-/// Refuses roots that are not UTF-8 where other processes, workers and helpers, need the
+/// Refuses roots that are not UTF-8 where other processes, as workers and helpers, need the
 /// configuration as a text.
 fn check_roots(config: &Config, layout: &Layout) -> Result<(), ConfigError> {
-    if layout.processes.is_none() && layout.shares.iter().all(|share| share.helpers() == 0) {
+    let has_helpers = layout.shares.iter().any(|share| share.helpers() > 0);
+    let has_others = has_helpers || spawner::is_needed(&config.settings);
+    if layout.processes.is_none() && !has_others {
         return Ok(());
     }
     let roots = config.settings.hosts.iter().map(|host| &host.root).enumerate();

@@ -17,11 +17,12 @@ use crate::error_log::Budget;
 use crate::interrupt_affinity::{InterruptAffinity, Place};
 use crate::layout::Layout;
 use crate::listeners::{self, Listeners};
-use crate::local::{CounterBook, Local, Logs};
+use crate::local::{CounterBook, Given, Local};
 use crate::partitions::{Machine, Partition};
 use crate::processes::{Ledger, Supervisor, WorkerCommand};
 use crate::ready::{Ready, make_ready};
 use crate::report;
+use crate::spawner::Spawner;
 use crate::start_error::StartError;
 use crate::stop_deadline::{StopDeadline, WORKERS_END_US};
 use crate::{reach, start_pages};
@@ -37,6 +38,7 @@ pub struct Server {
     reasons: Vec<String>,
     /// The settings of the machine that it has changed, until it ends.
     interrupts: InterruptAffinity,
+    spawner: Option<Spawner>,
 }
 
 /// The workers, in threads or processes.
@@ -75,6 +77,10 @@ impl Server {
             report(&warning);
         }
         ready.without_effect.iter().for_each(|line| report(line));
+        // First, so that it has nothing of what the server opens.
+        let failed = StartError::system("start the spawner of CGI programs");
+        let spawner = Spawner::start(&config).map_err(&failed)?;
+        let to_spawner = spawner.as_ref().map(Spawner::sender).transpose().map_err(&failed)?;
         let listeners = listeners::open(&config, &ready.layout.sets)?;
         let inherited = listeners.are_shared && settings.socket.listeners == ListenerMode::Auto;
         ready.layout.exclusive_wakeups |= inherited;
@@ -86,14 +92,17 @@ impl Server {
         let hints = hints(&ready, &listeners);
         let addresses = listeners.addresses.clone();
         let workers = match ready.layout.processes {
-            None => WorkerSet::start_threads(&config, &ready, listeners)?,
-            Some(_) => WorkerSet::start_processes(&config, &ready.layout, &machine, &listeners)?,
+            None => WorkerSet::start_threads(&config, &ready, listeners, to_spawner)?,
+            Some(_) => {
+                let layout = &ready.layout;
+                WorkerSet::start_processes(&config, layout, &machine, &listeners, to_spawner)?
+            }
         };
         let interrupts = match settings.partitions.set_irq_affinity {
             true => InterruptAffinity::set(&places(settings, &ready, &addresses)),
             false => InterruptAffinity::default(),
         };
-        Ok(Self { workers, addresses, description, hints, reasons, interrupts })
+        Ok(Self { workers, addresses, description, hints, reasons, interrupts, spawner })
     }
 
     /// The addresses that the server listens at.
@@ -200,10 +209,14 @@ impl Server {
         }
     }
 
-    /// Closes files that are no longer requested, and wakes workers if an entry has left the cache
+    /// Starts another spawner of CGI programs if it has died, closes files that are no longer
+    /// requested, and wakes workers if an entry has left the cache
     /// since the last call: a worker that sleeps may still have its file open. Call it about once a
     /// second.
     pub fn do_housekeeping(&mut self) {
+        if let Some(spawner) = &mut self.spawner {
+            spawner.replace_if_ended();
+        }
         if let WorkerSet::Threads { local, .. } = &mut self.workers {
             local.do_housekeeping();
         }
@@ -238,7 +251,11 @@ impl Server {
             }
         }
         self.take_notices().iter().for_each(|notice| report(notice)); // there is no later call
-        self.workers.end(aborted, deadline)
+        let summary = self.workers.end(aborted, deadline);
+        if let Some(spawner) = self.spawner {
+            spawner.end();
+        }
+        summary
     }
 }
 
@@ -247,6 +264,7 @@ impl WorkerSet {
         config: &Config,
         ready: &Ready,
         listeners: Listeners,
+        spawner: Option<OwnedFd>,
     ) -> Result<Self, StartError> {
         let log = Log::open(&config.settings.log)?;
         let share = ready
@@ -256,8 +274,8 @@ impl WorkerSet {
             .expect("there is a partition, and this process is to serve it");
         let counters = CounterBook::default();
         let errors = Budget::new().map_err(StartError::system("begin the error log"))?;
-        let logs = Logs { access: log.as_ref().map(Log::ends), errors };
-        let local = Local::start(config, ready, share, listeners.sets, logs, counters)?;
+        let given = Given { access_log: log.as_ref().map(Log::ends), errors, spawner };
+        let local = Local::start(config, ready, share, listeners.sets, given, counters)?;
         Ok(Self::Threads { local, errors, log })
     }
 
@@ -266,6 +284,7 @@ impl WorkerSet {
         layout: &Layout,
         machine: &Machine,
         listeners: &Listeners,
+        spawner: Option<OwnedFd>,
     ) -> Result<Self, StartError> {
         let failed = StartError::system("make what worker processes share");
         let log = Log::open(&config.settings.log)?;
@@ -276,6 +295,7 @@ impl WorkerSet {
             machine: machine.to_string(),
             configuration: os::shared_memory::create_text(&config.show()).map_err(&failed)?,
             ledger: file,
+            spawner,
         };
         let listeners = deal(layout, listeners).map_err(&failed)?;
         let supervisor = Box::new(Supervisor::start(worker_command, ledger, queue, listeners)?);

@@ -44,7 +44,7 @@ pub(crate) fn missing(site: &Arc<Site>) -> Vec<String> {
 fn is_for_application(runner: &Runner, host: &Host, index: usize) -> bool {
     let script = match host.route(b"/", b"GET") {
         Some(Routed::Script(script)) => Some(script),
-        Some(Routed::Application(_)) => return true,
+        Some(Routed::Application(_) | Routed::Program(_)) => return true,
         Some(Routed::Nothing) | None => None,
     };
     script.into_iter().chain(host.front_controller(b"GET")).any(|script| {

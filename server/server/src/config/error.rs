@@ -94,7 +94,7 @@ pub enum ConfigFault {
     #[error(transparent)]
     Setting(SettingError),
     /// A route to servers of two protocols.
-    #[error("proxy and fastcgi in one route: keep one")]
+    #[error("proxy, fastcgi and cgi in one route: keep one")]
     TwoProtocols,
     /// A route that has keys of FastCGI, but no server of it.
     #[error("suffix, root and children of the route {0:?} are for fastcgi, which it lacks")]

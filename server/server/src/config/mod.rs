@@ -62,6 +62,9 @@ pub struct Arguments {
     /// Have php-fpm run the scripts of the site: /run/php/php-fpm.sock, or 127.0.0.1:9000
     #[arg(long, value_name = "SOCKET", conflicts_with = "proxy")]
     pub php: Option<String>,
+    /// Run the programs in a directory for requests below /cgi-bin/
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["proxy", "php"])]
+    pub cgi_bin: Option<PathBuf>,
     /// The configuration file (TOML); flags override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -223,6 +226,9 @@ impl Config {
         if let Some(form) = &arguments.log {
             self.set("--log", "log.access", &quote(form))?;
         }
+        if let Some(folder) = &arguments.cgi_bin {
+            self.set_cgi_bin(folder)?;
+        }
         let mut assignments = arguments.set.iter().filter(|text| !is_about_hosts(text));
         assignments.try_for_each(|assignment| self.set_assignment(assignment))
     }
@@ -258,6 +264,19 @@ impl Config {
         self.set_in_hosts(FLAG, "route", &route)?;
         self.set_in_hosts(FLAG, "index", "[\"index.php\", \"index.html\"]")?;
         self.set_in_hosts(FLAG, "front_controller", &quote("/index.php"))
+    }
+
+    /// Sets the programs of `--cgi-bin`.
+    fn set_cgi_bin(&mut self, folder: &Path) -> Result<(), ConfigError> {
+        const FLAG: &str = "--cgi-bin";
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.into());
+        let Some(folder) = folder.to_str() else {
+            return Err(ConfigError::without_place(ConfigFault::Unfit(format!(
+                "{FLAG}: the name of {folder:?} is not UTF-8"
+            ))));
+        };
+        let route = format!("[{{ path = \"/cgi-bin/**\", cgi = {} }}]", quote(folder));
+        self.set_in_hosts(FLAG, "route", &route)
     }
 
     /// Sets the address of `--port`, a port of this machine.

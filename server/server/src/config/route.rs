@@ -1,5 +1,7 @@
 //! The keys of `[[host.route]]`: what answers requests in place of files.
 
+use std::num::NonZero;
+
 use site::check;
 use site::host::{HostSettings, RouteSettings};
 use upstream::{Address, ApplicationSettings, FastCgiSettings, Protocol, ServerSettings};
@@ -25,6 +27,7 @@ pub(super) const ROUTE_KEYS: &[Key<RouteSettings>] = &[
         |row, v| read_servers(row, v, Protocol::FastCgi),
         |row| show_servers(row, Protocol::FastCgi),
     ),
+    other("cgi", read_programs, show_programs),
     other("weights", read_weights, |row| {
         show_list(row.application.servers.iter().map(|server| server.weight.to_string()))
     }),
@@ -52,11 +55,57 @@ pub(super) fn read_routes(host: &mut HostSettings, value: &Value<'_>) -> Result<
     host.routes = read_rows(value, "host.route", ROUTE_KEYS, &["path"], Default::default)?;
     let is_idle = |row: &&RouteSettings| {
         let ApplicationSettings { protocol, fastcgi, .. } = &row.application;
-        *protocol == Protocol::Http && *fastcgi != FastCgiSettings::default()
+        *protocol != Protocol::FastCgi && *fastcgi != FastCgiSettings::default()
     };
     match host.routes.iter().find(is_idle) {
-        Some(row) => Err(value.fault(ConfigFault::FastCgiKey(row.path.clone()))),
-        None => Ok(()),
+        Some(row) => return Err(value.fault(ConfigFault::FastCgiKey(row.path.clone()))),
+        None => {}
+    }
+    bound_programs(host, value)
+}
+
+/// Programs that run at a time for each CPU, unless the route says otherwise: more would only take
+/// memory.
+const PROGRAMS_PER_CPU: u64 = 4;
+
+fn bound_programs(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
+    let has_bound =
+        |row: Value<'_>| Ok(row.table().is_some_and(|it| it.contains_key("in_flight_max")));
+    let bounded = value.list(has_bound)?;
+    for (row, has_bound) in host.routes.iter_mut().zip(bounded) {
+        if row.application.protocol == Protocol::Cgi {
+            check::program_path(&row.path).map_err(|why| value.fault(ConfigFault::Setting(why)))?;
+            if !has_bound {
+                let cpus = std::thread::available_parallelism().map_or(1, NonZero::get) as u64;
+                row.application.limits.in_flight_max = PROGRAMS_PER_CPU * cpus;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads where the programs are that answer, if programs do.
+fn read_programs(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
+    let folder = match (value.switch(), value.text()) {
+        (Ok(false), _) => return Ok(()),
+        (Ok(true), _) => "",
+        (Err(_), Ok(folder)) if folder.starts_with('/') && !folder.contains('\0') => folder,
+        _ => return Err(value.must_be("true, or a directory from / on")),
+    };
+    if !row.application.servers.is_empty() && row.application.protocol != Protocol::Cgi {
+        return Err(value.fault(ConfigFault::TwoProtocols));
+    }
+    let address = Address::Programs(folder.into());
+    row.application.servers = vec![ServerSettings { address, weight: 1 }];
+    row.application.protocol = Protocol::Cgi;
+    Ok(())
+}
+
+fn show_programs(row: &RouteSettings) -> String {
+    match row.application.servers.first().map(|server| &server.address) {
+        Some(Address::Programs(folder)) if folder.as_os_str().is_empty() => "true".into(),
+        Some(Address::Programs(folder)) => quote(&folder.to_string_lossy()),
+        _ => "false".into(),
     }
 }
 
@@ -75,6 +124,7 @@ fn read_servers(
     let (form, read): (_, fn(&str) -> Option<Address>) = match protocol {
         Protocol::Http => (HTTP_SERVER, read_http_server),
         Protocol::FastCgi => (FASTCGI_SERVER, read_fastcgi_server),
+        Protocol::Cgi => unreachable!("programs are no servers"),
     };
     let read = |item: Value<'_>| read(item.text()?).ok_or_else(|| item.must_be(form));
     let addresses = if value.is_list() { value.list(read)? } else { vec![read(value.clone())?] };
@@ -135,7 +185,7 @@ fn show_servers(row: &RouteSettings, protocol: Protocol) -> String {
     let servers = servers.filter(|_| row.application.protocol == protocol);
     show_list(servers.map(|server| match protocol {
         Protocol::Http => quote(&server.address.to_string()),
-        Protocol::FastCgi => quote(&server.address.place()),
+        Protocol::FastCgi | Protocol::Cgi => quote(&server.address.place()),
     }))
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct WorkerCommand {
     pub(crate) configuration: OwnedFd,
     /// The file of the ledger.
     pub(crate) ledger: OwnedFd,
+    /// The socket of the spawner, if a route leads to programs.
+    pub(crate) spawner: Option<OwnedFd>,
 }
 
 /// A worker process that has been started.
@@ -54,7 +56,7 @@ impl WorkerCommand {
             self.ledger.try_clone()?,
             uplink.try_clone()?,
         ];
-        for listener in listeners {
+        for listener in self.spawner.iter().chain(listeners) {
             passed.push(listener.try_clone()?);
         }
         let mut command = Command::new(&self.program.path);

@@ -14,15 +14,16 @@ use crate::access_log::LogEnds;
 use crate::config::{Config, WorkerProgram};
 use crate::helper_process;
 use crate::layout::Layout;
-use crate::local::{CounterBook, DESCRIPTORS_WIDENED, Local, Logs};
+use crate::local::{CounterBook, DESCRIPTORS_WIDENED, Given, Local};
 use crate::partitions::Machine;
 use crate::ready::make_ready;
 use crate::report::{self, report};
 use crate::run::ALLOCATOR_ARENAS;
+use crate::spawner;
 use crate::stop_deadline::WORKERS_END_US;
 
-/// Runs a worker process until the supervisor ends it or has ended, or a helper process until the
-/// server has ended. The arguments come from the server, and are not typed by a person.
+/// Runs a worker process until the supervisor ends it or has ended, or a helper process or the
+/// spawner until the server has ended. The arguments come from the server, and are not typed by a person.
 ///
 /// # Errors
 /// One line, if there is no supervisor to send it to: the process was not started by one.
@@ -31,8 +32,10 @@ pub fn run_worker(arguments: &[String]) -> Result<(), String> {
     os::memory::limit_allocator_arenas(ALLOCATOR_ARENAS);
     // If this fails, the kernel chooses a process to kill as it would have without it.
     let _ = os::oom::end_before_parent();
-    if let Some((helper_process::NAME, more)) = split_first(arguments) {
-        return helper_process::run(more).map_err(by_hand);
+    match split_first(arguments) {
+        Some((helper_process::NAME, more)) => return helper_process::run(more).map_err(by_hand),
+        Some((spawner::NAME, more)) => return spawner::run(more).map_err(by_hand),
+        _ => {}
     }
     let task = Task::parse(arguments).map_err(by_hand)?;
     report::hand_to_supervisor(Arc::clone(&task.uplink));
@@ -59,6 +62,7 @@ struct Task {
     configuration: OwnedFd,
     ledger: OwnedFd,
     uplink: Arc<Uplink>,
+    /// Before them, where a route leads to programs, the socket of the spawner.
     listeners: Vec<OwnedFd>,
 }
 
@@ -104,15 +108,19 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     let unknown = || format!("there is no place {}", task.place);
     let ledger = all.place(task.place).ok_or_else(unknown)?;
     let share = ready.layout.shares.get(task.place).ok_or_else(unknown)?;
-    let sets = sort_listeners(&ready.layout, task.place, task.listeners);
-    let logs = Logs {
-        access: LogEnds::for_worker_process(&settings.log, &task.uplink, ledger),
+    let mut listeners = task.listeners;
+    let has_spawner = spawner::is_needed(settings) && !listeners.is_empty();
+    let spawner = has_spawner.then(|| listeners.remove(0));
+    let sets = sort_listeners(&ready.layout, task.place, listeners);
+    let given = Given {
+        spawner,
+        access_log: LogEnds::for_worker_process(&settings.log, &task.uplink, ledger),
         errors: all.error_budget(),
     };
     let count = ready.descriptors.all().min(DESCRIPTORS_WIDENED);
     // If this fails the server still works, but waits when many connections arrive at once.
     let _ = os::limits::widen_descriptor_table(count);
-    let local = Local::start(&config, &ready, share, sets, logs, CounterBook::Shared(ledger))?;
+    let local = Local::start(&config, &ready, share, sets, given, CounterBook::Shared(ledger))?;
     Controller::new(local, task.control, settings.timeouts.drain_ms)
         .map_err(|why| format!("cannot wait for orders: {why}"))
         .and_then(Controller::run)

@@ -2,6 +2,7 @@
 //! applications that do as a script says.
 
 mod bounds;
+mod cgi;
 mod fastcgi;
 mod fastcgi_server;
 #[path = "../it/harness.rs"]

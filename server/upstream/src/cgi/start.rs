@@ -1,5 +1,7 @@
 //! What the process that starts programs is told of a request: one message.
 
+use std::ffi::CStr;
+
 /// The size of a message, at most. A program gets no variable above 128 KiB (execve(2)), and several
 /// messages must fit into the buffer of a socket.
 pub const START_BYTES_MAX: usize = 96 * 1024;
@@ -65,9 +67,9 @@ impl<'m> StartProgram<'m> {
     }
 
     /// The variables, each `NAME=value`.
-    pub fn variables(&self) -> impl Iterator<Item = &'m [u8]> {
-        let whole = self.environment.strip_suffix(b"\0").unwrap_or(self.environment);
-        whole.split(|byte| *byte == 0).filter(|it| !it.is_empty())
+    pub fn variables(&self) -> impl Iterator<Item = &'m CStr> {
+        let each = self.environment.split_inclusive(|byte| *byte == 0);
+        each.filter_map(|variable| CStr::from_bytes_with_nul(variable).ok())
     }
 }
 
@@ -104,7 +106,7 @@ mod tests {
         let read = StartProgram::decode(&message).unwrap();
         assert_eq!(read, start(b"A=1\0B=\0C==\n\0"));
         let variables: Vec<_> = read.variables().collect();
-        assert_eq!(variables, [&b"A=1"[..], b"B=", b"C==\n"]);
+        assert_eq!(variables, [c"A=1", c"B=", c"C==\n"]);
         for end in 0..message.len() - read.environment.len() {
             assert_eq!(StartProgram::decode(&message[..end]), None, "{end}");
         }

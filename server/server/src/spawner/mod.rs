@@ -1,0 +1,128 @@
+//! The spawner: the process that starts CGI programs for all workers, which need no right to start
+//! anything themselves.
+//!
+//! It is this program, started by exec before the server has listeners or threads that serve, as
+//! worker processes and helper processes are, and not by fork alone: it has nothing of the server in
+//! its memory or its descriptors, and is small, so that programs start quickly. Workers send it a
+//! message for each program, with one end of a pair of sockets, on a socket that they share and that
+//! keeps messages apart. If the spawner dies the server starts another at the same socket, in which
+//! the requests wait meanwhile.
+
+mod folders;
+mod process;
+mod running;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use upstream::{Address, START_BYTES_MAX, StartPrograms};
+
+use crate::config::{Config, Settings, WorkerProgram};
+use crate::report;
+
+pub(crate) use process::run;
+
+/// The first argument of a spawner; worker processes have their place number there.
+pub(crate) const NAME: &str = "spawner";
+
+/// How long the spawner may take to end all programs: they have two seconds after SIGTERM.
+const END_US: u64 = 4_000_000;
+
+/// The spawner of a server.
+pub(crate) struct Spawner {
+    program: WorkerProgram,
+    configuration: OwnedFd,
+    /// The end that workers send at.
+    sender: OwnedFd,
+    /// The end at which the spawner receives, kept for the next one.
+    receiver: OwnedFd,
+    child: Child,
+}
+
+/// Whether a route leads to CGI programs.
+pub(crate) fn is_needed(settings: &Settings) -> bool {
+    let routes = settings.hosts.iter().flat_map(|host| &host.routes);
+    let mut servers = routes.flat_map(|route| &route.application.servers);
+    servers.any(|server| matches!(server.address, Address::Programs(_)))
+}
+
+/// The function by which workers have programs started.
+pub(crate) fn starter(sender: OwnedFd) -> StartPrograms {
+    Arc::new(move |message| {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?; // and not the end that the program has
+        os::passing::send_with(sender.as_fd(), message, Some(theirs.as_fd()))?;
+        Ok(ours.into())
+    })
+}
+
+impl Spawner {
+    /// Starts the spawner; none if no route leads to programs.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn start(config: &Config) -> io::Result<Option<Self>> {
+        if !is_needed(&config.settings) {
+            return Ok(None);
+        }
+        let configuration = os::shared_memory::create_text(&config.show())?;
+        let (receiver, sender) = os::passing::message_pair(START_BYTES_MAX)?;
+        let program = config.worker_program.clone();
+        let child = start(&program, &configuration, &receiver)?;
+        Ok(Some(Self { program, configuration, sender, receiver, child }))
+    }
+
+    /// A copy of the end that workers send at.
+    pub(crate) fn sender(&self) -> io::Result<OwnedFd> {
+        self.sender.try_clone()
+    }
+
+    /// Starts another if this one has died. Called about once a second, it does so no more often.
+    pub(crate) fn replace_if_ended(&mut self) {
+        let Ok(Some(status)) = self.child.try_wait() else { return };
+        report(&format!(
+            "the spawner of CGI programs (pid {}) has died: {status}; another is started",
+            self.child.id()
+        ));
+        match start(&self.program, &self.configuration, &self.receiver) {
+            Ok(child) => self.child = child,
+            Err(why) => report(&format!("the spawner of CGI programs cannot be started: {why}")),
+        }
+    }
+
+    /// Has all programs ended, and waits for that.
+    pub(crate) fn end(mut self) {
+        const TURN: Duration = Duration::from_millis(5);
+        // Whoever has copies of it: the spawner gets the end.
+        let _ = os::socket::shutdown_both(self.sender.as_fd());
+        let until_us = os::clock::now() + END_US;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if os::clock::now() >= until_us {
+                report("CGI programs still run after SIGKILL: the server ends without them");
+                let _ = self.child.kill();
+                return;
+            }
+            std::thread::sleep(TURN);
+        }
+    }
+}
+
+fn start(
+    program: &WorkerProgram,
+    configuration: &OwnedFd,
+    receiver: &OwnedFd,
+) -> io::Result<Child> {
+    let passed = vec![receiver.try_clone()?, configuration.try_clone()?];
+    let mut command = Command::new(&program.path);
+    command.args(&program.arguments).arg(NAME);
+    command.args(passed.iter().map(|descriptor| descriptor.as_raw_fd().to_string()));
+    // Ctrl-C is for the server; the socket closes when the server ends.
+    command.process_group(0).stdin(Stdio::null());
+    os::inheritance::pass_on(&mut command, passed);
+    command.spawn()
+}

@@ -1,0 +1,242 @@
+//! The work of the spawner: to start programs, to pass on what they say on standard error, and to
+//! leave nothing of them when they have ended or are not wanted any more.
+//!
+//! A program is not wanted any more when the worker has closed its end of the connection that is the
+//! program's standard input and output. The spawner must learn that without keeping the connection
+//! open itself: its end would not show while the spawner has a copy of the program's descriptor. So
+//! it watches the descriptor for a hang-up, starts the program and closes its own copy. An epoll set
+//! watches an open file and not a number: the file stays in it until the last process has closed it
+//! (epoll(7), "Questions and answers"), which is the end of the reply and ends the watch.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use os::epoll::{Epoll, EventBuffer, Interest};
+use os::errors::Cause;
+use os::signals::{Signal, SignalDescriptor};
+use upstream::{Diagnostics, Refusal, ReportDiagnostic, START_BYTES_MAX, StartProgram};
+
+use super::folders::Folders;
+use super::running::{self, Running};
+use crate::config::Config;
+use crate::error_log;
+use crate::report::{self, report};
+use crate::stop_deadline::StopDeadline;
+
+/// Programs at a time, with those that have closed their output and go on: each takes two
+/// descriptors here.
+const PROGRAMS_MAX: usize = 1024;
+
+/// The limit of descriptors that programs start with.
+const DESCRIPTORS_MAX: u64 = 4096;
+
+/// How long all programs may take to end when the server has ended: a moment more than they have
+/// before they are killed.
+const END_US: u64 = 3_000_000;
+
+/// How long the last lines of the error log may take.
+const LAST_LINES_US: u64 = 500_000;
+
+const SOCKET: u64 = 0;
+const SIGNALS: u64 = 1;
+
+/// Runs a spawner until the server has ended. The arguments are the numbers of the inherited
+/// descriptors; an error concerns the arguments.
+pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+    let [socket, configuration] = arguments else { return Err("too few descriptors".into()) };
+    let take = |number: &String| {
+        let number = number.parse().map_err(|_| format!("{number:?} is no descriptor"))?;
+        os::inheritance::take(number).map_err(|why| why.to_string())
+    };
+    let (socket, configuration) = (take(socket)?, take(configuration)?);
+    let signals = SignalDescriptor::new(&Signal::ALL).map_err(|why| why.to_string())?;
+    // Programs must not wait for a reader of standard error.
+    let reporter = report::begin().map_err(|why| why.to_string())?;
+    let _ = os::limits::lower_descriptor_limit(DESCRIPTORS_MAX);
+    let worked = SpawnerProcess::new(socket, &configuration, signals).and_then(SpawnerProcess::run);
+    if let Err(why) = worked {
+        report(&format!("spawner of CGI programs: {why}"));
+    }
+    let mut deadline = StopDeadline::new(LAST_LINES_US, || {
+        std::thread::sleep(Duration::from_millis(5));
+        false
+    });
+    reporter.end(&mut deadline);
+    Ok(())
+}
+
+struct SpawnerProcess {
+    socket: OwnedFd,
+    signals: SignalDescriptor,
+    epoll: Epoll,
+    folders: Folders,
+    log: Option<ReportDiagnostic>,
+    /// By the number that the keys of their events are made of.
+    programs: HashMap<u64, Running>,
+    last_number: u64,
+    buffer: Vec<u8>,
+    /// When the spawner ends although not all programs have.
+    end_at: Option<u64>,
+}
+
+impl SpawnerProcess {
+    fn new(
+        socket: OwnedFd,
+        configuration: &OwnedFd,
+        signals: SignalDescriptor,
+    ) -> Result<Self, String> {
+        let configuration = os::shared_memory::read_text(configuration.as_fd())
+            .map_err(|why| format!("cannot read the configuration: {why}"))?;
+        let settings = Config::read_effective(&configuration)?.settings;
+        let prepare = || {
+            os::programs::adopt_orphans()?;
+            let epoll = Epoll::new()?;
+            epoll.add(socket.as_fd(), Interest::READ, SOCKET)?;
+            epoll.add(signals.as_fd(), Interest::READ, SIGNALS)?;
+            Ok((epoll, error_log::Budget::new()?))
+        };
+        let (epoll, budget) = prepare().map_err(|why: io::Error| why.to_string())?;
+        Ok(Self {
+            socket,
+            signals,
+            epoll,
+            folders: Folders::new(&settings.hosts),
+            log: error_log::diagnostic_logger(settings.log.errors, budget),
+            programs: HashMap::new(),
+            last_number: 0,
+            buffer: vec![0; START_BYTES_MAX],
+            end_at: None,
+        })
+    }
+
+    fn run(mut self) -> Result<(), String> {
+        let mut events = EventBuffer::with_capacity(64);
+        while !self.is_over() {
+            let timeout_ms = self.timeout_ms();
+            self.epoll.wait(&mut events, timeout_ms).map_err(|why| why.to_string())?;
+            for event in events.iter() {
+                match event.key {
+                    SOCKET => self.take_messages(),
+                    // Those to end are for the server, which ends this process.
+                    SIGNALS => while self.signals.read().is_some() {},
+                    key if key % 2 == 0 => self.hung_up(key / 2),
+                    key => self.read_errors(key / 2),
+                }
+            }
+            self.reap();
+            let now = os::clock::now();
+            self.programs.values_mut().for_each(|program| program.kill_if_due(now));
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.end_at.is_some_and(|at| self.programs.is_empty() || at <= os::clock::now())
+    }
+
+    fn timeout_ms(&self) -> Option<u32> {
+        let programs = self.programs.values().filter_map(Running::deadline);
+        let due = programs.chain(self.end_at).min()?;
+        let us = due.saturating_sub(os::clock::now());
+        Some(u32::try_from(us.div_ceil(1000)).unwrap_or(u32::MAX))
+    }
+
+    /// Starts the programs that workers want.
+    fn take_messages(&mut self) {
+        /// So many before the ends of programs are looked for again.
+        const AT_ONCE: usize = 16;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        for _ in 0..AT_ONCE {
+            match os::passing::receive_with(self.socket.as_fd(), &mut buffer) {
+                Ok((0, _)) => {
+                    self.end();
+                    break;
+                }
+                Ok((len, Some(end))) => self.begin(&buffer[..len], end),
+                Ok((_, None)) => {}
+                Err(_) => break, // nothing more is there
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    /// All workers have ended: no program is wanted any more.
+    fn end(&mut self) {
+        let _ = self.epoll.remove(self.socket.as_fd()); // a closed socket is reported for ever
+        let now = os::clock::now();
+        self.end_at = Some(now + END_US);
+        self.programs.values_mut().for_each(|program| program.terminate(now));
+    }
+
+    /// Starts a program for a message, or else tells the worker why not.
+    fn begin(&mut self, message: &[u8], end: OwnedFd) {
+        let Some(start) = StartProgram::decode(message) else { return };
+        if let Err(refusal) = self.start(&start, &end) {
+            let _ = os::send::send(end.as_fd(), &[refusal.byte()], false); // it has room for a byte
+        }
+    }
+
+    fn start(&mut self, start: &StartProgram<'_>, end: &OwnedFd) -> Result<(), Refusal> {
+        let log = self.log.clone();
+        let tell = |line: &str| {
+            let diagnostics = Diagnostics::new(running::NAME, start.target);
+            diagnostics.tell(line, |line| log.iter().for_each(|log| log(line)));
+        };
+        let found = self.folders.find(start).inspect_err(|refusal| {
+            if *refusal == Refusal::Forbidden {
+                tell("403: it is no file that may be run");
+            }
+        })?;
+        if self.programs.len() >= PROGRAMS_MAX {
+            tell(&format!("502: {PROGRAMS_MAX} programs are running"));
+            return Err(Refusal::Failed);
+        }
+        self.last_number += 1;
+        let number = self.last_number;
+        let watched = self.epoll.add(end.as_fd(), Interest::EDGE, 2 * number);
+        let started = watched.and_then(|()| Running::start(&found, start, end.as_fd()));
+        let mut program = started.map_err(|why| {
+            let (refusal, status) = match Cause::from_error(&why) {
+                Cause::NoAccess => (Refusal::Forbidden, 403),
+                _ => (Refusal::Failed, 502),
+            };
+            tell(&format!("{status}: {:?} is not started: {why}", found.path));
+            refusal
+        })?;
+        // A number of a group that is used again is that of one which is over.
+        self.programs.retain(|_, other| other.id() != program.id());
+        if let Some(errors) = &program.errors
+            && self.epoll.add(errors.as_fd(), Interest::READ, 2 * number + 1).is_err()
+        {
+            program.terminate(os::clock::now()); // no memory for the watch
+        }
+        self.programs.insert(number, program);
+        Ok(())
+    }
+
+    /// A worker has closed its end of a connection.
+    fn hung_up(&mut self, number: u64) {
+        if let Some(program) = self.programs.get_mut(&number) {
+            program.terminate(os::clock::now());
+        }
+    }
+
+    fn read_errors(&mut self, number: u64) {
+        if let Some(program) = self.programs.get_mut(&number) {
+            program.read_errors(self.log.as_ref());
+        }
+    }
+
+    /// Takes note of programs that have ended, and of the processes that they have left.
+    fn reap(&mut self) {
+        while let Ok(Some((id, ended))) = os::programs::reap() {
+            let of_id = |program: &&mut Running| program.id() == id;
+            if let Some(program) = self.programs.values_mut().find(of_id) {
+                program.ended(ended, os::clock::now(), self.log.as_ref());
+            }
+        }
+        self.programs.retain(|_, program| !program.is_over());
+    }
+}
