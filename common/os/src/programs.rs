@@ -27,8 +27,10 @@ pub struct Program<'p> {
     pub directory: &'p CStr,
     /// Its variables, each `NAME=value`; it has no others.
     pub environment: &'p [&'p CStr],
-    /// Its standard input and output.
-    pub input_output: BorrowedFd<'p>,
+    /// Its standard input.
+    pub input: BorrowedFd<'p>,
+    /// Its standard output.
+    pub output: BorrowedFd<'p>,
     /// Its standard error.
     pub errors: BorrowedFd<'p>,
 }
@@ -62,9 +64,8 @@ pub fn adopt_orphans() -> io::Result<()> {
 /// The file is no program, or may not be executed; no memory or no room for a process.
 pub fn start(program: &Program<'_>) -> io::Result<Group> {
     let mut actions = FileActions::new()?;
-    let input_output = program.input_output.as_raw_fd();
-    actions.duplicate(input_output, libc::STDIN_FILENO)?;
-    actions.duplicate(input_output, libc::STDOUT_FILENO)?;
+    actions.duplicate(program.input.as_raw_fd(), libc::STDIN_FILENO)?;
+    actions.duplicate(program.output.as_raw_fd(), libc::STDOUT_FILENO)?;
     actions.duplicate(program.errors.as_raw_fd(), libc::STDERR_FILENO)?;
     actions.change_directory(program.directory)?;
     let attributes = Attributes::new()?;

@@ -1,12 +1,15 @@
 //! Copies of a process, and locks whose holders are killed. Without the usual harness: that runs
 //! tests in threads, and a process with threads cannot be copied.
 
+use std::ffi::CStr;
 use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use os::fork::{Child, Ended, STATUS_OF_PANIC, fork, next_ended};
+use os::programs::{self, Group, Program};
 use os::robust_lock::Owners;
 use os::shared_memory::{create_cells, map_cells};
 use os::signals::{Signal, SignalDescriptor};
@@ -22,6 +25,8 @@ testkit::one_by_one![
     a_copy_may_have_threads,
     killed_holders_are_noticed_by_waiters,
     killed_holders_are_buried,
+    a_group_is_a_program_and_what_it_leaves,
+    what_is_no_program_is_not_started,
 ];
 
 fn memory(cells: usize) -> &'static [AtomicU64] {
@@ -212,4 +217,60 @@ fn killed_holders_are_buried() {
     let ledger = Ledger::new();
     ledger.rounds(300, true);
     ledger.check(300);
+}
+
+/// Starts a program that is found by its path, in the root directory, with one variable.
+fn start(path: &CStr, variable: &CStr, output: &impl AsFd) -> io::Result<Group> {
+    let nothing = File::open("/dev/null").unwrap();
+    programs::start(&Program {
+        path,
+        directory: c"/",
+        environment: &[variable],
+        input: nothing.as_fd(),
+        output: output.as_fd(),
+        errors: output.as_fd(),
+    })
+}
+
+fn a_group_is_a_program_and_what_it_leaves() {
+    programs::adopt_orphans().unwrap();
+    let file = testkit::Temporary::new();
+    // Its standard error is a pipe, as its output, and not to be mixed with what is told by it.
+    let script = "#!/bin/sh\necho \"$PWD $# $LEFT\"\n(exec sleep 60 >/dev/null 2>&1) &\n\
+                  grep SigBlk /proc/self/status\nenv | grep -c =\nexit 3\n";
+    let path = file.file("program", script);
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = std::ffi::CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
+    // What this process has blocked is not blocked in the program.
+    let _blocked = SignalDescriptor::new(&[Signal::Terminate]).unwrap();
+    let (mut output, theirs) = io::pipe().unwrap();
+    let group = start(&path, c"LEFT=alone", &theirs).unwrap();
+    drop(theirs);
+    let mut told = String::new();
+    output.read_to_string(&mut told).unwrap();
+    assert_eq!(told, "/ 0 alone\nSigBlk:\t0000000000000000\n2\n", "PWD is the shell's own");
+    let mut ended = None;
+    assert!(testkit::comes_true(|| {
+        ended = ended.or(programs::reap().unwrap());
+        ended.is_some()
+    }));
+    assert_eq!(ended, Some((group.id(), Ended::Exit(3))));
+    assert!(group.has_members(), "what it has left runs");
+    group.terminate();
+    let all_reaped = || programs::reap().unwrap().is_none() && !group.has_members();
+    assert!(testkit::comes_true(all_reaped));
+    group.kill(); // which is nobody's any more
+}
+
+fn what_is_no_program_is_not_started() {
+    let output = File::open("/dev/null").unwrap();
+    for (path, kind) in [
+        (c"/no/such/program", io::ErrorKind::NotFound),
+        (c"/etc/passwd", io::ErrorKind::PermissionDenied),
+        (c"/etc", io::ErrorKind::PermissionDenied),
+    ] {
+        let why = start(path, c"A=1", &output).unwrap_err();
+        assert_eq!(why.kind(), kind, "{path:?}");
+    }
+    assert!(programs::reap().unwrap().is_none(), "nothing is left of them");
 }

@@ -9,6 +9,7 @@
 //! (epoll(7), "Questions and answers"), which is the end of the reply and ends the watch.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -72,6 +73,8 @@ struct SpawnerProcess {
     signals: SignalDescriptor,
     epoll: Epoll,
     folders: Folders,
+    /// The standard input of programs whose request has no body.
+    nothing: File,
     log: Option<ReportDiagnostic>,
     /// By the number that the keys of their events are made of.
     programs: HashMap<u64, Running>,
@@ -95,14 +98,15 @@ impl SpawnerProcess {
             let epoll = Epoll::new()?;
             epoll.add(socket.as_fd(), Interest::READ, SOCKET)?;
             epoll.add(signals.as_fd(), Interest::READ, SIGNALS)?;
-            Ok((epoll, error_log::Budget::new()?))
+            Ok((epoll, error_log::Budget::new()?, File::open("/dev/null")?))
         };
-        let (epoll, budget) = prepare().map_err(|why: io::Error| why.to_string())?;
+        let (epoll, budget, nothing) = prepare().map_err(|why: io::Error| why.to_string())?;
         Ok(Self {
             socket,
             signals,
             epoll,
             folders: Folders::new(&settings.hosts),
+            nothing,
             log: error_log::diagnostic_logger(settings.log.errors, budget),
             programs: HashMap::new(),
             last_number: 0,
@@ -196,7 +200,10 @@ impl SpawnerProcess {
         self.last_number += 1;
         let number = self.last_number;
         let watched = self.epoll.add(end.as_fd(), Interest::EDGE, 2 * number);
-        let started = watched.and_then(|()| Running::start(&found, start, end.as_fd()));
+        let started = watched.and_then(|()| {
+            let input = if start.has_body { end.as_fd() } else { self.nothing.as_fd() };
+            Running::start(&found, start, input, end.as_fd())
+        });
         let mut program = started.map_err(|why| {
             let (refusal, status) = match Cause::from_error(&why) {
                 Cause::NoAccess => (Refusal::Forbidden, 403),

@@ -47,7 +47,8 @@ impl Running {
     pub(super) fn start(
         found: &Found,
         start: &StartProgram<'_>,
-        input_output: BorrowedFd<'_>,
+        input: BorrowedFd<'_>,
+        output: BorrowedFd<'_>,
     ) -> io::Result<Self> {
         let (errors, theirs) = io::pipe()?;
         os::socket::set_blocking(errors.as_fd(), false)?;
@@ -57,7 +58,8 @@ impl Running {
             path: &found.path,
             directory: &found.directory,
             environment: &environment,
-            input_output,
+            input,
+            output,
             errors: theirs.as_fd(),
         })?;
         let (has_ended, is_terminated) = (false, false);

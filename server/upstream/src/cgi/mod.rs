@@ -46,6 +46,7 @@ impl Cgi {
             true => name,
             false => name.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
         };
+        let is_body_whole = matches!(head.body, BodyFraming::None | BodyFraming::Length(0));
         let root = if folder.is_empty() { script.root } else { folder };
         let file = [root.strip_suffix(b"/").unwrap_or(root), b"/", program].concat();
         let environment = environment(head, script, Some(&file), Form::Texts);
@@ -53,6 +54,7 @@ impl Cgi {
             host,
             folder,
             program,
+            has_body: !is_body_whole,
             target: head.target_bytes,
             environment: &environment,
         };
@@ -60,7 +62,7 @@ impl Cgi {
             start: start.encode()?,
             out: Vec::new(),
             out_at: 0,
-            is_body_whole: matches!(head.body, BodyFraming::None | BodyFraming::Length(0)),
+            is_body_whole,
             has_ended_sending: false,
             reply: ScriptReply::new(head.method == Method::Head),
         })

@@ -6,6 +6,9 @@ use std::ffi::CStr;
 /// messages must fit into the buffer of a socket.
 pub const START_BYTES_MAX: usize = 96 * 1024;
 
+/// Bytes before the first text: the host, and whether there is a body.
+const HEAD_BYTES: usize = 5;
+
 /// Which program is to be started, and what it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartProgram<'m> {
@@ -15,6 +18,9 @@ pub struct StartProgram<'m> {
     pub folder: &'m [u8],
     /// The path of the program below that directory.
     pub program: &'m [u8],
+    /// Whether the request has a body. Without one, the standard input is empty, and the connection
+    /// is the output alone: it ends when that is closed.
+    pub has_body: bool,
     /// The target of the request, for the error log.
     pub target: &'m [u8],
     /// The variables, each `NAME=value` and a NUL.
@@ -38,11 +44,12 @@ impl<'m> StartProgram<'m> {
     pub(crate) fn encode(&self) -> Option<Vec<u8>> {
         let parts = [self.folder, self.program, self.target];
         let len = parts.iter().map(|part| part.len() + 1).sum::<usize>() + self.environment.len();
-        if len + 4 > START_BYTES_MAX || parts.iter().any(|part| part.contains(&0)) {
+        if len + HEAD_BYTES > START_BYTES_MAX || parts.iter().any(|part| part.contains(&0)) {
             return None;
         }
-        let mut bytes = Vec::with_capacity(len + 4);
+        let mut bytes = Vec::with_capacity(len + HEAD_BYTES);
         bytes.extend_from_slice(&u32::try_from(self.host).ok()?.to_le_bytes());
+        bytes.push(u8::from(self.has_body));
         for part in parts {
             bytes.extend_from_slice(part);
             bytes.push(0);
@@ -55,12 +62,14 @@ impl<'m> StartProgram<'m> {
     #[must_use]
     pub fn decode(bytes: &'m [u8]) -> Option<Self> {
         let (host, rest) = bytes.split_first_chunk()?;
+        let (has_body, rest) = rest.split_first()?;
         let mut parts = rest.splitn(4, |byte| *byte == 0);
         let mut next = || parts.next();
         Some(Self {
             host: u32::from_le_bytes(*host) as usize,
             folder: next()?,
             program: next()?,
+            has_body: *has_body != 0,
             target: next()?,
             environment: next()?,
         })
@@ -97,7 +106,7 @@ mod tests {
 
     fn start(environment: &[u8]) -> StartProgram<'_> {
         let (folder, program, target) = (&b"/usr/lib/cgi-bin"[..], &b"a"[..], &b"/a?b"[..]);
-        StartProgram { host: 7, folder, program, target, environment }
+        StartProgram { host: 7, folder, program, has_body: true, target, environment }
     }
 
     #[test]
