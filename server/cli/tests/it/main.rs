@@ -1,6 +1,7 @@
 //! The command from the outside: its output, its exit status, and signals; real clients, and
 //! machines that are short of resources.
 
+mod cgi;
 mod clients;
 mod error_log;
 mod generated;

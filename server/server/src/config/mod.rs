@@ -226,9 +226,6 @@ impl Config {
         if let Some(form) = &arguments.log {
             self.set("--log", "log.access", &quote(form))?;
         }
-        if let Some(folder) = &arguments.cgi_bin {
-            self.set_cgi_bin(folder)?;
-        }
         let mut assignments = arguments.set.iter().filter(|text| !is_about_hosts(text));
         assignments.try_for_each(|assignment| self.set_assignment(assignment))
     }
@@ -247,6 +244,9 @@ impl Config {
         }
         if let Some(server) = &arguments.php {
             self.set_php(server)?;
+        }
+        if let Some(folder) = &arguments.cgi_bin {
+            self.set_cgi_bin(folder)?;
         }
         let mut assignments = arguments.set.iter().filter(|text| is_about_hosts(text));
         assignments.try_for_each(|assignment| self.set_assignment(assignment))

@@ -16,6 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,9 +47,30 @@ pub(crate) struct Spawner {
 
 /// Whether a route leads to CGI programs.
 pub(crate) fn is_needed(settings: &Settings) -> bool {
+    folders(settings).next().is_some()
+}
+
+/// The directories of programs; empty for the root of a host.
+fn folders(settings: &Settings) -> impl Iterator<Item = &Path> {
     let routes = settings.hosts.iter().flat_map(|host| &host.routes);
-    let mut servers = routes.flat_map(|route| &route.application.servers);
-    servers.any(|server| matches!(server.address, Address::Programs(_)))
+    let servers = routes.flat_map(|route| &route.application.servers);
+    servers.filter_map(|server| match &server.address {
+        Address::Programs(folder) => Some(folder.as_path()),
+        Address::Tcp { .. } | Address::Unix(_) => None,
+    })
+}
+
+/// Checks that the directories are there that are named: that of the root may be made later.
+fn check_folders(settings: &Settings) -> io::Result<()> {
+    for folder in folders(settings).filter(|it| !it.as_os_str().is_empty()) {
+        let why = match std::fs::metadata(folder) {
+            Ok(found) if found.is_dir() => continue,
+            Ok(_) => io::ErrorKind::NotADirectory.into(),
+            Err(why) => why,
+        };
+        return Err(io::Error::new(why.kind(), format!("{folder:?}: {why}")));
+    }
+    Ok(())
 }
 
 /// The function by which workers have programs started.
@@ -70,6 +92,7 @@ impl Spawner {
         if !is_needed(&config.settings) {
             return Ok(None);
         }
+        check_folders(&config.settings)?;
         let configuration = os::shared_memory::create_text(&config.show())?;
         let (receiver, sender) = os::passing::message_pair(START_BYTES_MAX)?;
         let program = config.worker_program.clone();

@@ -74,6 +74,25 @@ fn the_flag_for_php_sets_three_keys() {
     assert!(error.starts_with("--php: fastcgi must be like \"unix:/run/php/"), "{error}");
 }
 
+/// `--cgi-bin` is a route, whose directory has the name of the whole path.
+#[test]
+fn programs_are_files_of_the_root_or_of_a_directory() {
+    let config = load("", |it| it.cgi_bin = Some("/usr/lib/cgi-bin".into())).unwrap();
+    let route = "{ path = \"/cgi-bin/**\", methods = [], proxy = [], fastcgi = [], \
+                 cgi = \"/usr/lib/cgi-bin\",";
+    assert!(config.show().contains(route), "{}", config.show());
+    let text = "[[host]]\nroot = \".\"\n[[host.route]]\npath = \"/a/**\"\ncgi = true\n";
+    let config = load(text, |_| ()).unwrap();
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let shown = config.show();
+    assert!(shown.contains("fastcgi = [], cgi = true,"), "{shown}");
+    assert!(shown.contains(&format!("in_flight_max = {},", 4 * cpus)), "{shown}");
+    let config = load(&format!("{text}in_flight_max = 512"), |_| ()).unwrap();
+    assert!(config.show().contains("in_flight_max = 512,"), "{}", config.show());
+    let config = load(&text.replace("true", "false"), |_| ()).unwrap();
+    assert!(config.settings.hosts[0].routes[0].application.servers.is_empty());
+}
+
 #[test]
 fn mistakes_are_one_line() {
     let check = |rest: &str, expected: &str| {
@@ -88,12 +107,17 @@ fn mistakes_are_one_line() {
         check(&format!("fastcgi = [\"a:1\", \"{wrong}\"]"), &format!("5:19: {form}\"{wrong}\""));
     }
     let both = "fastcgi = \"a:1\"\nproxy = [\"http://a\"]";
-    check(both, "6:9: proxy and fastcgi in one route: keep one");
+    check(both, "6:9: proxy, fastcgi and cgi in one route: keep one");
     let idle = "3:1: suffix, root and children of the route \"*.php\" are for fastcgi";
     for key in ["suffix = \".x\"", "root = \"/x\"", "children = 1"] {
         check(key, idle);
         check(&format!("proxy = [\"http://a\"]\n{key}"), idle);
     }
+    check("cgi = true\nproxy = [\"http://a\"]", "6:9: proxy, fastcgi and cgi in one route");
+    check("fastcgi = \"a:1\"\ncgi = \"/x\"", "5:11: proxy, fastcgi and cgi in one route");
+    check("cgi = true\nsuffix = \".x\"", idle);
+    check("cgi = \"cgi-bin\"", "5:7: cgi must be true, or a directory from / on, not \"cgi-bin\"");
+    check("cgi = true", "3:1: \"*.php\" with cgi: write the directory of the programs and /**");
     check("fastcgi = \"a:1\"\nsuffix = \"a/b\"", "6:10: \"a/b\" is not the end of a name");
     check("fastcgi = \"a:1\"\nroot = \"x\"", "6:8: root must be a directory from / on");
     check("fastcgi = \"a:1\"\nweights = [1, 2]", "6:11: weights must be a list with a number");

@@ -98,6 +98,7 @@ pub(crate) struct Pair {
     pub(crate) client: Client,
     /// What was sent on the connection under way.
     pub(crate) sent: Vec<u8>,
+    pub(crate) has_ended_sending: bool,
     /// How many bytes the application's socket takes at once.
     pub(crate) window: usize,
     pub(crate) now: Tick,
@@ -146,11 +147,21 @@ impl Pair {
         Self::of(Call::fastcgi(Arc::clone(application), &parse(head), script, NOW))
     }
 
+    /// A call of a program, for the host with the number 3; none if it cannot be told all.
+    pub(crate) fn of_program(
+        application: Application,
+        head: &str,
+        script: &ScriptRequest<'_>,
+    ) -> Option<Self> {
+        Call::cgi(Arc::new(application), &parse(head), script, 3, NOW).map(Self::of)
+    }
+
     fn of(call: Call) -> Self {
         Self {
             call,
             client: Client::default(),
             sent: Vec::new(),
+            has_ended_sending: false,
             window: usize::MAX,
             now: NOW,
             over: None,
@@ -174,6 +185,10 @@ impl Pair {
                     let n = bytes.len().min(self.window);
                     self.sent.extend_from_slice(&bytes[..n]);
                     self.call.sent(n, self.now);
+                }
+                Next::EndSending => {
+                    assert!(!std::mem::replace(&mut self.has_ended_sending, true), "once");
+                    self.call.sending_ended();
                 }
                 Next::Recv | Next::Wait => return,
                 Next::Over { keeps } => {

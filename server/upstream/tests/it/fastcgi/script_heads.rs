@@ -24,7 +24,7 @@ fn reported(target: &str, records: &[Vec<u8>]) -> Vec<String> {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&lines);
     let report: ReportDiagnostic = Arc::new(move |it| sink.lock().unwrap().push(it.to_string()));
-    server.set_facilities(Facilities { report: Some(report), open_spool: None });
+    server.set_facilities(Facilities { report: Some(report), ..Facilities::default() });
     let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut pair = asked_of(&server, &head, &script());
     records.iter().for_each(|record| pair.receive(record));
@@ -56,7 +56,7 @@ fn the_status_of_an_application_is_only_reported() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&lines);
     let report: ReportDiagnostic = Arc::new(move |it| sink.lock().unwrap().push(it.to_string()));
-    server.set_facilities(Facilities { report: Some(report), open_spool: None });
+    server.set_facilities(Facilities { report: Some(report), ..Facilities::default() });
     let mut pair = asked_of(&server, GET, &script());
     pair.receive(&[output(OK), ended(3, 0)].concat());
     assert!(pair.client.is_complete && pair.client.failure.is_none());
