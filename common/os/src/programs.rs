@@ -43,11 +43,6 @@ pub struct Program<'p> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group(Pid);
 
-/// The signals that a program is to have the usual actions for, whatever this process does with
-/// them.
-const RESTORED: [libc::c_int; 6] =
-    [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM, libc::SIGCHLD];
-
 /// Has this process be the parent of all orphans among the descendants of its children, so that it
 /// knows when a group has ended.
 ///
@@ -170,7 +165,7 @@ impl Drop for FileActions {
     }
 }
 
-/// The attributes of a new process: a group of its own, no signal blocked, the usual actions.
+/// The attributes of a new process: a group of its own, no signal blocked, the usual actions of all.
 struct Attributes(libc::posix_spawnattr_t);
 
 impl Attributes {
@@ -181,7 +176,7 @@ impl Attributes {
         // SAFETY: the call has succeeded.
         let mut attributes = Self(unsafe { attributes.assume_init() });
         let set = &raw mut attributes.0;
-        let (none, restored) = (signal_set(&[]), signal_set(&RESTORED));
+        let (none, all) = (signal_set(false), signal_set(true));
         let flags = libc::POSIX_SPAWN_SETPGROUP
             | libc::POSIX_SPAWN_SETSIGMASK
             | libc::POSIX_SPAWN_SETSIGDEF;
@@ -191,7 +186,7 @@ impl Attributes {
             done(libc::posix_spawnattr_setflags(set, flags as libc::c_short))?;
             done(libc::posix_spawnattr_setpgroup(set, 0))?;
             done(libc::posix_spawnattr_setsigmask(set, &raw const none))?;
-            done(libc::posix_spawnattr_setsigdefault(set, &raw const restored))?;
+            done(libc::posix_spawnattr_setsigdefault(set, &raw const all))?;
         }
         Ok(attributes)
     }
@@ -204,15 +199,16 @@ impl Drop for Attributes {
     }
 }
 
-fn signal_set(signals: &[libc::c_int]) -> libc::sigset_t {
+/// No signals, or all that there are.
+fn signal_set(is_full: bool) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: the pointer is to a live, writable sigset_t of this frame. sigemptyset initialises
-    // it, and sigaddset fails only for numbers that are not signals, of which there is none.
+    // SAFETY: the pointer is to a live, writable sigset_t of this frame, which either function
+    // initialises.
     unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-        for signal in signals {
-            libc::sigaddset(set.as_mut_ptr(), *signal);
-        }
+        match is_full {
+            true => libc::sigfillset(set.as_mut_ptr()),
+            false => libc::sigemptyset(set.as_mut_ptr()),
+        };
         set.assume_init()
     }
 }

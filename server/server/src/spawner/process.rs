@@ -123,15 +123,13 @@ impl SpawnerProcess {
             for event in events.iter() {
                 match event.key {
                     SOCKET => self.take_messages(),
-                    // Those to end are for the server, which ends this process.
-                    SIGNALS => while self.signals.read().is_some() {},
+                    SIGNALS => self.take_signals(),
                     key if key % 2 == 0 => self.hung_up(key / 2),
                     key => self.read_errors(key / 2),
                 }
             }
-            self.reap();
             let now = os::clock::now();
-            self.programs.values_mut().for_each(|program| program.kill_if_due(now));
+            self.programs.values_mut().for_each(|program| program.end_if_due(now));
         }
         Ok(())
     }
@@ -226,7 +224,7 @@ impl SpawnerProcess {
     /// A worker has closed its end of a connection.
     fn hung_up(&mut self, number: u64) {
         if let Some(program) = self.programs.get_mut(&number) {
-            program.terminate(os::clock::now());
+            program.hung_up(os::clock::now());
         }
     }
 
@@ -234,6 +232,12 @@ impl SpawnerProcess {
         if let Some(program) = self.programs.get_mut(&number) {
             program.read_errors(self.log.as_ref());
         }
+    }
+
+    /// Those to end are for the server, which ends this process; another says that a child has ended.
+    fn take_signals(&mut self) {
+        while self.signals.read().is_some() {}
+        self.reap();
     }
 
     /// Takes note of programs that have ended, and of the processes that they have left.

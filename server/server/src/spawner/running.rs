@@ -10,6 +10,10 @@ use upstream::{Diagnostics, ReportDiagnostic, StartProgram};
 
 use super::folders::Found;
 
+/// How long a program may go on when nobody hears it any more: it may have something to do after its
+/// reply, which was whole for a client that knew its length and left.
+const UNHEARD_US: u64 = 1_000_000;
+
 /// How long the processes of a program may take to end after SIGTERM.
 const TERMINATE_US: u64 = 2_000_000;
 
@@ -36,8 +40,10 @@ pub(super) struct Running {
     diagnostics: Diagnostics,
     /// Whether the program itself has ended.
     has_ended: bool,
-    /// Whether it was told to end.
-    is_terminated: bool,
+    /// Whether nobody hears it any more: then it does not matter how it ends.
+    is_unheard: bool,
+    /// When it is asked to end.
+    terminate_at: Option<u64>,
     /// When what is left is killed.
     kill_at: Option<u64>,
 }
@@ -62,24 +68,32 @@ impl Running {
             output,
             errors: theirs.as_fd(),
         })?;
-        let (has_ended, is_terminated) = (false, false);
-        let errors = Some(errors);
-        let diagnostics = Diagnostics::new(NAME, start.target);
-        Ok(Self { group, errors, diagnostics, has_ended, is_terminated, kill_at: None })
+        Ok(Self {
+            group,
+            errors: Some(errors),
+            diagnostics: Diagnostics::new(NAME, start.target),
+            has_ended: false,
+            is_unheard: false,
+            terminate_at: None,
+            kill_at: None,
+        })
     }
 
     pub(super) fn id(&self) -> u32 {
         self.group.id()
     }
 
-    /// Asks all of its processes to end, and has them killed if they do not: nobody waits for what
-    /// they say any more.
+    /// The worker has closed its end of the connection.
+    pub(super) fn hung_up(&mut self, now: u64) {
+        self.is_unheard = true;
+        self.terminate_at = Some(now + UNHEARD_US);
+    }
+
+    /// Asks all of its processes to end, and has them killed if they do not.
     pub(super) fn terminate(&mut self, now: u64) {
-        if !self.is_terminated {
-            self.is_terminated = true;
-            self.group.terminate();
-            self.kill_at = Some(self.kill_at.unwrap_or(u64::MAX).min(now + TERMINATE_US));
-        }
+        (self.is_unheard, self.terminate_at) = (true, None);
+        self.group.terminate();
+        self.kill_at = Some(self.kill_at.unwrap_or(u64::MAX).min(now + TERMINATE_US));
     }
 
     /// The program has ended.
@@ -88,7 +102,7 @@ impl Running {
         self.read_errors(log);
         let report = |line: &upstream::Diagnostic<'_>| log.iter().for_each(|log| log(line));
         match ended {
-            _ if self.is_terminated => self.diagnostics.end(0, report),
+            _ if self.is_unheard => self.diagnostics.end(0, report),
             Ended::Exit(status) => self.diagnostics.end(status.cast_unsigned(), report),
             Ended::Signal(_) => {
                 self.diagnostics.end(0, report);
@@ -103,12 +117,15 @@ impl Running {
         self.has_ended && !self.group.has_members()
     }
 
-    /// When [`Running::kill_if_due`] is to be called.
+    /// When [`Running::end_if_due`] is to be called.
     pub(super) fn deadline(&self) -> Option<u64> {
-        self.kill_at
+        self.terminate_at.into_iter().chain(self.kill_at).min()
     }
 
-    pub(super) fn kill_if_due(&mut self, now: u64) {
+    pub(super) fn end_if_due(&mut self, now: u64) {
+        if self.terminate_at.is_some_and(|at| at <= now) {
+            self.terminate(now);
+        }
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill_at = None;
             self.group.kill();
