@@ -93,8 +93,8 @@ impl Call {
         Self::new(application, Conversation::FastCgi(conversation), now)
     }
 
-    /// A request to a program, for the host with this number. None if there is more to be said of it
-    /// than a program can be told, which is reported.
+    /// A request to a program, for the host with this number. None if there is more to be said of
+    /// it than a program can be told, which is reported.
     #[must_use]
     pub fn cgi(
         application: Arc<Application>,

@@ -3,6 +3,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use testkit::{Temporary, comes_true};
@@ -46,6 +47,19 @@ fn spawner(server: &ServerProcess) -> Option<u32> {
     })
 }
 
+/// Begins a request to a program that hangs. Returns its connection and the program's process.
+fn hang(server: &ServerProcess, directory: &Temporary, file: &str) -> (TcpStream, u32) {
+    let mut client = server.connect();
+    let request = format!("GET /cgi-bin/hang?{file} HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.write_all(request.as_bytes()).unwrap();
+    let path = directory.path().join("site").join(file);
+    let told = || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'));
+    assert!(comes_true(told), "{file}");
+    let program = fs::read_to_string(&path).unwrap().trim().parse().unwrap();
+    assert!(is_running(program));
+    (client, program)
+}
+
 #[test]
 fn standard_error_is_in_the_error_log() {
     let directory = programs(&[
@@ -58,11 +72,13 @@ fn standard_error_is_in_the_error_log() {
     for_each_caller(|arguments| {
         let server = start(&directory, arguments);
         for (target, status) in [
-            ("/cgi-bin/fine", 200),
+            ("/cgi-bin/killed", 502),
             ("/cgi-bin/said?a", 200),
             ("/cgi-bin/text", 403),
             ("/cgi-bin/missing", 404),
-            ("/cgi-bin/killed", 502),
+            // How a program ended is known a moment after its reply.
+            ("/cgi-bin/fine", 200),
+            ("/cgi-bin/fine", 200),
         ] {
             assert_eq!(server.status(target), status, "{arguments:?}: {target}");
         }
@@ -91,7 +107,10 @@ fn standard_error_is_in_the_error_log() {
 /// The spawner is deaf to signals but those that kill it, and is replaced then.
 #[test]
 fn a_spawner_that_dies_is_replaced() {
-    let directory = programs(&[("fine", "printf 'Content-Type: text/plain\\n\\nfine'")]);
+    let directory = programs(&[
+        ("fine", "printf 'Content-Type: text/plain\\n\\nfine'"),
+        ("hang", "echo $$ > \"$DOCUMENT_ROOT/$QUERY_STRING\"; exec sleep 60"),
+    ]);
     for_each_caller(|arguments| {
         let server = start(&directory, arguments);
         assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
@@ -99,10 +118,12 @@ fn a_spawner_that_dies_is_replaced() {
         ["TERM", "INT", "HUP"].into_iter().for_each(|name| os::signals::send(name, &[first]));
         assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
         assert!(is_running(first));
+        let (_client, program) = hang(&server, &directory, &format!("left-{}", arguments.join("")));
         os::signals::send("KILL", &[first]);
         // The request waits for the next one.
         assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
         assert!(spawner(&server).is_some_and(|pid| pid != first), "{arguments:?}");
+        assert!(comes_true(|| !is_running(program)), "{arguments:?}: it was left");
         let lines = server.stop();
         let about = |line: &String| line.contains("the spawner of CGI programs (pid ");
         assert_eq!(lines.iter().filter(|line| about(line)).count(), 1, "{lines:#?}");
@@ -117,15 +138,7 @@ fn programs_end_with_a_server_that_is_killed() {
     for_each_caller(|arguments| {
         let server = start(&directory, arguments);
         let spawner = spawner(&server).unwrap();
-        let mut client = server.connect();
-        let file = format!("pid-{}-{}", arguments[1], arguments.len());
-        let request = format!("GET /cgi-bin/hang?{file} HTTP/1.1\r\nHost: h\r\n\r\n");
-        client.write_all(request.as_bytes()).unwrap();
-        let path = directory.path().join("site").join(file);
-        let told = || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'));
-        assert!(comes_true(told), "{arguments:?}");
-        let program = fs::read_to_string(&path).unwrap().trim().parse().unwrap();
-        assert!(is_running(program));
+        let (client, program) = hang(&server, &directory, &format!("pid-{}", arguments.join("")));
         os::signals::send("KILL", &[server.pid()]);
         // Worker processes whose supervisor has gone finish what they have under way.
         drop(client);

@@ -149,7 +149,7 @@ impl FastCgi {
             match piece {
                 Piece::Nothing => {}
                 Piece::Error(text) => {
-                    self.diagnostics.take(text, |line| self.application.report(line))
+                    self.diagnostics.take(text, |line| self.application.report(line));
                 }
                 Piece::Output(output) => {
                     if self.reply.take(d, output)? {
