@@ -119,6 +119,8 @@ fn a_spawner_that_dies_is_replaced() {
         assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
         assert!(is_running(first));
         let (_client, program) = hang(&server, &directory, &format!("left-{}", arguments.join("")));
+        // With an answer to a later request it has noted the program that hangs.
+        assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
         os::signals::send("KILL", &[first]);
         // The request waits for the next one.
         assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
