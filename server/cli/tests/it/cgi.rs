@@ -30,16 +30,6 @@ fn start(directory: &Temporary, arguments: &[&str]) -> ServerProcess {
     ServerProcess::start(command.arg("--cgi-bin").arg(bin).args(arguments).args(TIME_TO_END))
 }
 
-/// Engines that call applications.
-fn for_each_caller(test: impl Fn(&[&str]) + Sync) {
-    for_each_engine(|arguments| {
-        let name = arguments[1];
-        if engines::find(name).is_some_and(|spec| spec.applications.is_some()) {
-            test(arguments);
-        }
-    });
-}
-
 fn spawner(server: &ServerProcess) -> Option<u32> {
     children(server.pid()).into_iter().find(|pid| {
         let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -69,7 +59,7 @@ fn standard_error_is_in_the_error_log() {
         ("killed", "kill -9 $$"),
     ]);
     directory.file("bin/text", "");
-    for_each_caller(|arguments| {
+    for_each_engine(|arguments| {
         let server = start(&directory, arguments);
         for (target, status) in [
             ("/cgi-bin/killed", 502),
@@ -111,7 +101,7 @@ fn a_spawner_that_dies_is_replaced() {
         ("fine", "printf 'Content-Type: text/plain\\n\\nfine'"),
         ("hang", "echo $$ > \"$DOCUMENT_ROOT/$QUERY_STRING\"; exec sleep 60"),
     ]);
-    for_each_caller(|arguments| {
+    for_each_engine(|arguments| {
         let server = start(&directory, arguments);
         assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
         let first = spawner(&server).unwrap();
@@ -137,7 +127,7 @@ fn a_spawner_that_dies_is_replaced() {
 fn programs_end_with_a_server_that_is_killed() {
     let directory =
         programs(&[("hang", "echo $$ > \"$DOCUMENT_ROOT/$QUERY_STRING\"; exec sleep 60")]);
-    for_each_caller(|arguments| {
+    for_each_engine(|arguments| {
         let server = start(&directory, arguments);
         let spawner = spawner(&server).unwrap();
         let (client, program) = hang(&server, &directory, &format!("pid-{}", arguments.join("")));

@@ -1,4 +1,4 @@
-//! CGI programs, on every engine that calls applications.
+//! CGI programs, on every engine.
 
 use std::fs::{self, Permissions};
 use std::io::{BufReader, Read, Write};
@@ -12,8 +12,8 @@ use os::accounting;
 use server::Server;
 use testkit::{Temporary, comes_true};
 
-use crate::harness::{connect, site, start, take_head};
-use crate::{answer, ask, for_each_caller};
+use crate::harness::{connect, for_each_engine, site, start, take_head};
+use crate::{answer, ask};
 
 const TEXT: &str = "echo 'Content-Type: text/plain'; echo;";
 
@@ -101,7 +101,7 @@ fn run(processes: &[u32]) -> bool {
 fn programs_are_told_of_their_request() {
     let directory = programs();
     let root = directory.path().join("site").display().to_string();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let server = serve(spec, &directory, "");
         let mut client = connect(&server);
         let request = "GET /cgi-bin/environment/a/%62?-s+-d%20x HTTP/1.1\r\nHost: h:81\r\n\
@@ -148,7 +148,7 @@ fn programs_are_told_of_their_request() {
 #[test]
 fn replies_have_the_status_that_programs_give_them() {
     let directory = programs();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let server = serve(spec, &directory, "");
         let mut client = connect(&server);
         for (name, status, field) in [
@@ -191,7 +191,7 @@ fn what_is_no_program_is_not_started_and_no_program_is_sent() {
     fs::set_permissions(bin.join("uninterpreted"), Permissions::from_mode(0o755)).unwrap();
     symlink(directory.path().join("elsewhere/tool"), bin.join("out")).unwrap();
     symlink("echo", bin.join("in")).unwrap();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let server = serve(spec, &directory, ", methods = [\"GET\", \"PUT\"]");
         for (method, target, status) in [
             ("GET", "/cgi-bin/none", 404),
@@ -229,7 +229,7 @@ fn what_is_no_program_is_not_started_and_no_program_is_sent() {
 fn large_bodies_pass_in_both_directions() {
     let directory = programs();
     let body: Vec<u8> = (0..2_000_000_u32).map(|n| b'a' + (n % 23) as u8).collect();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let server = serve(spec, &directory, "");
         let mut client = connect(&server);
         for program in ["echo", "deaf"] {
@@ -255,7 +255,7 @@ fn large_bodies_pass_in_both_directions() {
 #[test]
 fn a_body_in_chunks_is_gathered_and_has_a_length() {
     let directory = programs();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let server = serve(spec, &directory, ", body_bytes_max = 300000");
         let mut client = connect(&server);
         for (size, expected) in [(3, 200), (200_000, 200), (300_001, 413)] {
@@ -277,7 +277,7 @@ fn a_body_in_chunks_is_gathered_and_has_a_length() {
 #[test]
 fn what_a_program_says_arrives_at_once() {
     let directory = programs();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let server = serve(spec, &directory, "");
         let mut client = connect(&server);
         client.write_all(get("/cgi-bin/event").as_bytes()).unwrap();
@@ -293,7 +293,7 @@ fn what_a_program_says_arrives_at_once() {
 #[test]
 fn a_program_that_goes_on_without_output_has_answered() {
     let directory = programs();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let server = serve(spec, &directory, ", silence_ms = 20000");
         let asked = os::clock::now();
         let answered = ask(&mut connect(&server), &get("/cgi-bin/background"));
@@ -307,7 +307,7 @@ fn a_program_that_goes_on_without_output_has_answered() {
 #[test]
 fn a_program_that_hangs_is_ended_with_all_its_processes() {
     let directory = programs();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let server = serve(spec, &directory, ", first_byte_ms = 1000");
         let mut client = connect(&server);
         for program in ["hang", "stubborn"] {
@@ -325,7 +325,7 @@ fn a_program_that_hangs_is_ended_with_all_its_processes() {
 #[test]
 fn a_client_that_leaves_takes_its_program_with_it() {
     let directory = programs();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let server = serve(spec, &directory, "");
         let file = format!("left-{}", spec.name);
         let mut client = connect(&server);
@@ -341,7 +341,7 @@ fn a_client_that_leaves_takes_its_program_with_it() {
 #[test]
 fn what_a_program_leaves_is_ended_soon() {
     let directory = programs();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let server = serve(spec, &directory, "");
         let file = format!("parent-{}", spec.name);
         let answered = ask(&mut connect(&server), &get(&format!("/cgi-bin/parent?{file}")));
@@ -354,7 +354,7 @@ fn what_a_program_leaves_is_ended_soon() {
 #[test]
 fn a_stop_ends_all_programs() {
     let directory = programs();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let server = serve(spec, &directory, "");
         let file = format!("stop-{}", spec.name);
         let mut client = connect(&server);
@@ -370,7 +370,7 @@ fn a_stop_ends_all_programs() {
 #[test]
 fn programs_at_a_time_are_bounded() {
     let directory = programs();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let server = serve(spec, &directory, ", in_flight_max = 1, queue_max = 0");
         let mut clients: Vec<TcpStream> = (0..12).map(|_| connect(&server)).collect();
         for client in &mut clients {
@@ -387,7 +387,7 @@ fn programs_at_a_time_are_bounded() {
 #[test]
 fn more_than_a_program_can_be_told_is_refused() {
     let directory = programs();
-    for_each_caller(|spec| {
+    for_each_engine(|spec| {
         let route = "host.route=[{ path = \"/cgi-bin/**\", cgi = true }]";
         let engine = format!("engine.name={}", spec.name);
         let server = start(&directory, &[&engine, route, "limits.head_bytes_max=1048576"]);
