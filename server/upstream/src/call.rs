@@ -95,8 +95,8 @@ impl Call {
         Self::new(application, Conversation::FastCgi(conversation), now)
     }
 
-    /// A request to a program, for the host with this number. None if there is more to be said of it
-    /// than a program can be told, which is reported.
+    /// A request to a program, for the host with this number. None if there is more to be said of
+    /// it than a program can be told, which is reported.
     #[must_use]
     pub fn cgi(
         application: Arc<Application>,
@@ -173,6 +173,9 @@ impl Call {
                 return Next::EndSending;
             }
         }
+        if self.conversation.ends_sending() {
+            return Next::EndSending;
+        }
         let is_paused = !self.wants_input(d);
         if self.is_paused && !is_paused {
             self.since = now;
@@ -210,12 +213,6 @@ impl Call {
     /// Reports that the sending side was shut down.
     pub fn sending_ended(&mut self) {
         self.conversation.sending_ended();
-    }
-
-    /// Reports that a send has failed: the application takes nothing more of the request. It may
-    /// have replied before, as programs do that do not care for a body.
-    pub fn send_failed(&mut self) {
-        self.is_refused = true;
     }
 
     /// Takes received bytes, of which there is at least one.

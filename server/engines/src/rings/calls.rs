@@ -93,6 +93,14 @@ impl RingLine {
                     return Joint::Over { keeps: keeps && !self.socket.is_at_end };
                 }
                 Next::Wait => return Joint::Waits,
+                Next::EndSending => {
+                    // It fails if the connection has ended, which is received.
+                    if let Ok(socket) = ring.ordinary(&self.socket.descriptor) {
+                        let _ = os::socket::shutdown_write(socket);
+                    }
+                    call.sending_ended();
+                    continue;
+                }
                 Next::Recv => {}
                 Next::EndSending => {
                     // It fails if the connection has ended, which is received.
