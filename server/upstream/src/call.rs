@@ -59,8 +59,6 @@ pub struct Call {
     is_reused: bool,
     /// Whether nothing is received because there is no room for it.
     is_paused: bool,
-    /// Whether the application takes nothing more of the request.
-    is_refused: bool,
     failure: Option<Failure>,
 }
 
@@ -120,7 +118,6 @@ impl Call {
             since: now,
             is_reused: false,
             is_paused: false,
-            is_refused: false,
             failure: None,
         }
     }
@@ -156,22 +153,15 @@ impl Call {
             State::Open => {}
         }
         let was_sent = self.conversation.is_sent();
-        if !self.is_refused
-            && let Err(failure) = self.conversation.refill(d, now)
-        {
+        if let Err(failure) = self.conversation.refill(d, now) {
             self.fail(d, failure);
             return Next::Over { keeps: false };
         }
         if !was_sent && self.conversation.is_sent() {
             self.since = now; // the end of a body sends nothing, and yet the request is complete
         }
-        if !self.is_refused {
-            if !self.conversation.to_send().is_empty() {
-                return Next::Send(self.conversation.to_send());
-            }
-            if self.conversation.ends_sending() {
-                return Next::EndSending;
-            }
+        if !self.conversation.to_send().is_empty() {
+            return Next::Send(self.conversation.to_send());
         }
         if self.conversation.ends_sending() {
             return Next::EndSending;
@@ -235,7 +225,6 @@ impl Call {
             return;
         }
         if self.is_reused && self.conversation.rewind() {
-            self.is_refused = false;
             self.state = State::Again;
             return;
         }
