@@ -1,8 +1,8 @@
 //! CGI programs of `ropewalk serve`: what they say on standard error, and the process that starts
 //! them.
 
-use std::fs::{self, Permissions};
-use std::io::Write;
+use std::fs::{self, File, Permissions};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
@@ -120,6 +120,30 @@ fn a_spawner_that_dies_is_replaced() {
         let about = |line: &String| line.contains("the spawner of CGI programs (pid ");
         assert_eq!(lines.iter().filter(|line| about(line)).count(), 1, "{lines:#?}");
     });
+}
+
+/// A descriptor that the server was started with, as a service manager's listener, is none of a
+/// program's.
+#[test]
+fn programs_inherit_nothing() {
+    let list = "printf 'Content-Type: text/plain\\n\\n'; ls -l /proc/$$/fd";
+    let directory = programs(&[("list", list)]);
+    let mine = directory.file("mine", "");
+    let mut command = std::process::Command::new(ROPEWALK);
+    let command = serve(&mut command, &directory.path().join("site"));
+    command.arg("--cgi-bin").arg(directory.path().join("bin")).args(TIME_TO_END);
+    os::inheritance::pass_on(command, vec![File::open(&mine).unwrap().into()]);
+    let server = ServerProcess::start(command);
+    let inherited = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().flatten();
+    let links = inherited.filter_map(|entry| fs::read_link(entry.path()).ok());
+    assert_eq!(links.filter(|link| *link == mine).count(), 1, "the server has it");
+    let mut client = server.connect();
+    let request = b"GET /cgi-bin/list HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    client.write_all(request).unwrap();
+    let mut listed = String::new();
+    client.read_to_string(&mut listed).unwrap();
+    assert!(listed.contains(" 2 -> pipe:"), "{listed}");
+    assert!(!listed.contains("mine"), "{listed}");
 }
 
 /// However a server ends, its programs end with it.

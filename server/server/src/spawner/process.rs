@@ -10,9 +10,9 @@
 //! ends the watch.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::errors::Cause;
@@ -52,6 +52,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         os::inheritance::take(number).map_err(|why| why.to_string())
     };
     let (socket, configuration, groups) = (take(socket)?, take(configuration)?, take(groups)?);
+    close_others();
     let signals = SignalDescriptor::new(&Signal::ALL).map_err(|why| why.to_string())?;
     // Programs must not wait for a reader of standard error.
     let reporter = report::begin().map_err(|why| why.to_string())?;
@@ -63,6 +64,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     }
     reporter.end(&mut StopDeadline::passed());
     Ok(())
+}
+
+/// Closes what this process has inherited besides: of whatever has started the server, as listeners
+/// that a service manager passes on. Programs would inherit it.
+fn close_others() {
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
+    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let numbers: Vec<RawFd> = numbers.collect();
+    numbers.into_iter().for_each(|number| drop(os::inheritance::take(number)));
 }
 
 struct SpawnerProcess {
