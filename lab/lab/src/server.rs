@@ -145,7 +145,9 @@ impl RunningServer {
         launch: &Launch,
     ) -> Result<Self, StartError> {
         let description = &installed.description;
-        let work_dir = launch.scratch.join(format!("{}-{port}", description.name));
+        // In addresses, as php-fpm has them, a colon is followed by a port.
+        let work_dir = format!("{}-{port}", description.name.replace(':', "-"));
+        let work_dir = launch.scratch.join(work_dir);
         let values = |launch: &Launch| {
             let values = values(description, setting, launch, port, &work_dir)?;
             prepare(description, &values, &work_dir)?;
