@@ -8,6 +8,8 @@ mod fastcgi_server;
 #[path = "../it/harness.rs"]
 mod harness;
 mod php;
+mod real_servers;
+mod smuggling;
 mod stages;
 #[path = "../it/under_test.rs"]
 mod under_test;
