@@ -7,6 +7,7 @@ mod fastcgi;
 mod fastcgi_server;
 #[path = "../it/harness.rs"]
 mod harness;
+mod hostile_replies;
 mod php;
 mod real_servers;
 mod smuggling;
