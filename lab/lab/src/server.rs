@@ -472,8 +472,8 @@ impl Part {
     }
 }
 
-/// Starts its first process, behind the words of `prefix`, and the guard that kills it and its group
-/// if this process is killed. It becomes the server once it is released: see [`standing_by`].
+/// Starts its first process, behind the words of `prefix`, and the guard that kills it and its
+/// group if this process is killed. It becomes the server once it is released: see [`standing_by`].
 pub(crate) fn begin(
     part: Part,
     prefix: &[String],
