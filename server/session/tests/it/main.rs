@@ -2,6 +2,7 @@
 
 mod allocations;
 mod applications;
+mod chain;
 mod closing;
 mod deadlines;
 mod failures;

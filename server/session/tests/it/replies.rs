@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use session::{After, Counters, Job, Op, Prepared, Reply, Worker};
 use upstream::{Call, Failure};
 
-use crate::applications::{AMPLE, Echo, NOW, Sizes, body, join, request, responses, worker};
+use crate::chain::{AMPLE, Echo, NOW, Sizes, body, join, request, responses, worker};
 
 /// A client that has sent all its requests, and who answers them.
 struct Talk {
