@@ -8,6 +8,7 @@ mod fastcgi_server;
 #[path = "../it/harness.rs"]
 mod harness;
 mod php;
+mod sendfile;
 mod stages;
 #[path = "../it/under_test.rs"]
 mod under_test;
