@@ -236,3 +236,44 @@ fn fields(lines: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
         Some((name, line[colon + 1..].trim_ascii_start()))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_decoded_once_and_lies_below_the_directory() {
+        let below = |name: &str| path_below(b"/srv/a", name.as_bytes());
+        for (name, expected) in [
+            ("/srv/a/b", "/b"),
+            ("/srv//a/./b/../c/", "/c/"),
+            ("/srv/x/../a/b", "/b"),
+            ("/srv/a/b c?d#e\\f", "/b c?d#e\\f"),
+            ("/srv/a/%62%25", "/b%"),
+            ("/srv/a/%252e%252e/b", "/%2e%2e/b"),
+            ("/srv/a/\u{e9}", "/\u{e9}"),
+        ] {
+            assert_eq!(below(name).as_deref(), Ok(expected.as_bytes()), "{name}");
+        }
+        for name in [
+            "",
+            "b",
+            "/",
+            "/srv",
+            "/srv/a",
+            "/srv/ab/c",
+            "/srv/a/../b",
+            "/srv/a/%2e%2e/b",
+            "/srv/a%2fb",
+            "/srv/a/..%2fb",
+            "/../srv/a/b",
+            "/srv/a/%",
+            "/srv/a/%00",
+            "/srv/a/\t",
+            "srv/a/b",
+            "/SRV/a/b",
+        ] {
+            assert!(below(name).is_err(), "{name}");
+        }
+    }
+}

@@ -199,12 +199,13 @@ fn read_script_root(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fa
 }
 
 fn read_sendfile_root(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
-    let root = value.text()?.trim_end_matches('/');
+    let text = value.text()?;
+    let root = text.strip_suffix('/').unwrap_or(text);
     // Paths are compared with it byte by byte.
     let is_step = |name: &str| !matches!(name, "" | "." | "..") && !name.contains('\0');
-    let mut steps = root.split('/');
-    if steps.next() != Some("") || !steps.all(is_step) {
-        return Err(value.must_be("a directory from / on, without . and .."));
+    let is_directory = root.strip_prefix('/').is_some_and(|steps| steps.split('/').all(is_step));
+    if !text.is_empty() && !is_directory {
+        return Err(value.must_be("a directory below /, without . and .."));
     }
     row.application.sendfile_root = root.into();
     Ok(())

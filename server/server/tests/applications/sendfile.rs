@@ -1,15 +1,16 @@
 //! Files that an application names in place of content, on every engine.
 
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use engines::EngineSpec;
 use server::Server;
 use testkit::Temporary;
 use testkit::scripted::{Action, Reply, Scripted};
 
-use crate::harness::{connect, for_each_engine, site, take_head};
+use crate::harness::{connect, for_each_engine, site, start, take_head};
 use crate::{front, in_front_of, scripted};
 
 /// A site, and beside it a directory of files that an application may name.
@@ -225,5 +226,36 @@ fn a_reply_that_is_cut_short_names_no_file() {
         let server = front_with_files(spec, &directory, &application);
         let (head, _) = get(&mut connect(&server), "/app/0", "");
         assert!(head.starts_with("HTTP/1.1 502 "), "{}: {head}", spec.name);
+    });
+}
+
+#[test]
+fn programs_name_files_too() {
+    let directory = site_with_files();
+    let root = directory.path().join("protected").display().to_string();
+    let script = format!(
+        "#!/bin/sh\nprintf 'Content-Type: a/b\\r\\nX-Sendfile: {root}/a b.txt\\r\\n\\r\\n'; cat\n"
+    );
+    let program = directory.file("site/cgi-bin/tool", script);
+    fs::set_permissions(program, Permissions::from_mode(0o755)).unwrap();
+    let route = format!(
+        "host.route=[{{ path = \"/cgi-bin/**\", cgi = true, sendfile_root = \"{root}/\" }}]"
+    );
+    for_each_engine(|spec| {
+        let server = start(&directory, &[&format!("engine.name={}", spec.name), &route]);
+        let mut client = connect(&server);
+        let (head, body) = get(&mut client, "/cgi-bin/tool", "Range: bytes=8-\r\n");
+        assert!(head.starts_with("HTTP/1.1 206 ") && body == b"89", "{}: {head}", spec.name);
+        assert_eq!(value(&head, "Content-Type"), Some("a/b"));
+        // A body in chunks is gathered before the program is started.
+        let posted = "POST /cgi-bin/tool HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n\
+                      4\r\nbody\r\n0\r\n\r\n";
+        client.write_all(posted.as_bytes()).unwrap();
+        let (head, body) = take(&mut BufReader::new(&mut client), true);
+        assert!(
+            head.starts_with("HTTP/1.1 200 ") && body == b"0123456789",
+            "{}: {head}",
+            spec.name
+        );
     });
 }
