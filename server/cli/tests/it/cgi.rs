@@ -3,6 +3,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use testkit::{Temporary, comes_true};
@@ -29,21 +30,24 @@ fn start(directory: &Temporary, arguments: &[&str]) -> ServerProcess {
     ServerProcess::start(command.arg("--cgi-bin").arg(bin).args(arguments).args(TIME_TO_END))
 }
 
-/// Engines that call applications.
-fn for_each_caller(test: impl Fn(&[&str]) + Sync) {
-    for_each_engine(|arguments| {
-        let name = arguments[1];
-        if engines::find(name).is_some_and(|spec| spec.applications.is_some()) {
-            test(arguments);
-        }
-    });
-}
-
 fn spawner(server: &ServerProcess) -> Option<u32> {
     children(server.pid()).into_iter().find(|pid| {
         let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         arguments.split(|byte| *byte == 0).any(|argument| argument == b"spawner")
     })
+}
+
+/// Begins a request to a program that hangs. Returns its connection and the program's process.
+fn hang(server: &ServerProcess, directory: &Temporary, file: &str) -> (TcpStream, u32) {
+    let mut client = server.connect();
+    let request = format!("GET /cgi-bin/hang?{file} HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.write_all(request.as_bytes()).unwrap();
+    let path = directory.path().join("site").join(file);
+    let told = || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'));
+    assert!(comes_true(told), "{file}");
+    let program = fs::read_to_string(&path).unwrap().trim().parse().unwrap();
+    assert!(is_running(program));
+    (client, program)
 }
 
 #[test]
@@ -55,14 +59,16 @@ fn standard_error_is_in_the_error_log() {
         ("killed", "kill -9 $$"),
     ]);
     directory.file("bin/text", "");
-    for_each_caller(|arguments| {
+    for_each_engine(|arguments| {
         let server = start(&directory, arguments);
         for (target, status) in [
-            ("/cgi-bin/fine", 200),
+            ("/cgi-bin/killed", 502),
             ("/cgi-bin/said?a", 200),
             ("/cgi-bin/text", 403),
             ("/cgi-bin/missing", 404),
-            ("/cgi-bin/killed", 502),
+            // How a program ended is known a moment after its reply.
+            ("/cgi-bin/fine", 200),
+            ("/cgi-bin/fine", 200),
         ] {
             assert_eq!(server.status(target), status, "{arguments:?}: {target}");
         }
@@ -91,18 +97,25 @@ fn standard_error_is_in_the_error_log() {
 /// The spawner is deaf to signals but those that kill it, and is replaced then.
 #[test]
 fn a_spawner_that_dies_is_replaced() {
-    let directory = programs(&[("fine", "printf 'Content-Type: text/plain\\n\\nfine'")]);
-    for_each_caller(|arguments| {
+    let directory = programs(&[
+        ("fine", "printf 'Content-Type: text/plain\\n\\nfine'"),
+        ("hang", "echo $$ > \"$DOCUMENT_ROOT/$QUERY_STRING\"; exec sleep 60"),
+    ]);
+    for_each_engine(|arguments| {
         let server = start(&directory, arguments);
         assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
         let first = spawner(&server).unwrap();
         ["TERM", "INT", "HUP"].into_iter().for_each(|name| os::signals::send(name, &[first]));
         assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
         assert!(is_running(first));
+        let (_client, program) = hang(&server, &directory, &format!("left-{}", arguments.join("")));
+        // With an answer to a later request it has noted the program that hangs.
+        assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
         os::signals::send("KILL", &[first]);
         // The request waits for the next one.
         assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
         assert!(spawner(&server).is_some_and(|pid| pid != first), "{arguments:?}");
+        assert!(comes_true(|| !is_running(program)), "{arguments:?}: it was left");
         let lines = server.stop();
         let about = |line: &String| line.contains("the spawner of CGI programs (pid ");
         assert_eq!(lines.iter().filter(|line| about(line)).count(), 1, "{lines:#?}");
@@ -114,18 +127,10 @@ fn a_spawner_that_dies_is_replaced() {
 fn programs_end_with_a_server_that_is_killed() {
     let directory =
         programs(&[("hang", "echo $$ > \"$DOCUMENT_ROOT/$QUERY_STRING\"; exec sleep 60")]);
-    for_each_caller(|arguments| {
+    for_each_engine(|arguments| {
         let server = start(&directory, arguments);
         let spawner = spawner(&server).unwrap();
-        let mut client = server.connect();
-        let file = format!("pid-{}-{}", arguments[1], arguments.len());
-        let request = format!("GET /cgi-bin/hang?{file} HTTP/1.1\r\nHost: h\r\n\r\n");
-        client.write_all(request.as_bytes()).unwrap();
-        let path = directory.path().join("site").join(file);
-        let told = || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'));
-        assert!(comes_true(told), "{arguments:?}");
-        let program = fs::read_to_string(&path).unwrap().trim().parse().unwrap();
-        assert!(is_running(program));
+        let (client, program) = hang(&server, &directory, &format!("pid-{}", arguments.join("")));
         os::signals::send("KILL", &[server.pid()]);
         // Worker processes whose supervisor has gone finish what they have under way.
         drop(client);
