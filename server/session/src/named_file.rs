@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use file_cache::Hit;
-use http1::{Method, Target, is_name};
+use http1::{Method, is_name};
 use site::answer::{Answer, answer};
 use site::fields::{Content, FieldList};
 use site::path;
@@ -13,7 +13,7 @@ use upstream::{Application, ReplyFields};
 
 use crate::exchange::{Purpose, Then};
 use crate::job::{Done, Job};
-use crate::response::{Prepared, Request, Response};
+use crate::response::{Prepared, Request, Response, path_for_rules};
 use crate::worker::Worker;
 
 /// Where the files are that an application may name.
@@ -208,12 +208,7 @@ impl Response<'_> {
         }
         let host = w.site.host(request.host);
         let mut scratch = Vec::new();
-        let path = match request.head.target {
-            Target::Path { path, .. } => {
-                path::canonicalise_for_application(path, &mut scratch).unwrap_or(b"/")
-            }
-            _ => b"/",
-        };
+        let path = path_for_rules(request.head, &mut scratch);
         list.apply(host.header_rules(path), draft.status, content);
         let out = &mut self.exchange.out;
         out.extend_from_slice(status_line);

@@ -2,9 +2,8 @@
 //! and the reply comes in, both through bounded buffers. The other end, at the application's
 //! socket, is an [`upstream::Call`].
 
-use http1::{HeadWriter, Target};
+use http1::HeadWriter;
 use site::fields::{Content, FieldList};
-use site::path;
 use upstream::{Body, Downstream, Failure, Length, ReplyFields};
 
 use crate::after::After;
@@ -13,14 +12,15 @@ use crate::exchange::{Exchange, Then, put_chunk, put_last_chunk};
 use crate::job::JobId;
 use crate::named_file::{FileSource, NamedFile};
 use crate::reply::Reply;
+use crate::response::path_for_rules;
 use crate::spool::Spool;
 use crate::worker::Worker;
 
 /// The status that is logged for a client that leaves before its reply begins. It is never sent.
 const CLIENT_LEFT: u16 = 499;
 
-/// Content that a file is named in place of is received up to this size, so that the connection to the
-/// application can be kept.
+/// Content that a file is named in place of is received up to this size, so that the connection to
+/// the application can be kept.
 const DROPPED_BYTES_MAX: usize = 64 * 1024;
 
 /// Invites a client to send its body (RFC 9110 §15.2.1).
@@ -330,12 +330,7 @@ fn rule_fields<'f>(
     let mut scratch = Vec::new();
     let parsed = http1::parse_head(&exchange.head, 0, &w.limits.head);
     let path = match &parsed {
-        Ok(http1::Parsed::Complete(head)) => match head.target {
-            Target::Path { path, .. } => {
-                path::canonicalise_for_application(path, &mut scratch).unwrap_or(b"/")
-            }
-            _ => b"/",
-        },
+        Ok(http1::Parsed::Complete(head)) => path_for_rules(head, &mut scratch),
         _ => b"/",
     };
     list.apply(host.header_rules(path), status, Content::Other);

@@ -316,8 +316,8 @@ impl Site {
         &self.hosts[..self.hosts.len() - self.named_files.len()]
     }
 
-    /// The roots of all hosts by their indices: after those of the configuration, those of the hosts
-    /// of files that applications name.
+    /// The roots of all hosts by their indices: after those of the configuration, those of the
+    /// hosts of files that applications name.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         self.hosts.iter().map(|host| &*host.settings.root)
     }
@@ -388,8 +388,8 @@ impl Site {
     }
 }
 
-/// The settings of a host of files that applications name: paths lead to files of exactly that name,
-/// as far as dots and links allow it in the host of their requests.
+/// The settings of a host of files that applications name: paths lead to files of exactly that
+/// name, as far as dots and links allow it in the host of their requests.
 fn settings_of_named_files(host: &HostSettings, root: &str) -> HostSettings {
     HostSettings {
         index: Vec::new(),

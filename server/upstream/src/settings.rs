@@ -21,8 +21,8 @@ pub struct ApplicationSettings {
     pub protocol: Protocol,
     /// What there is to say of it if that is FastCGI.
     pub fastcgi: FastCgiSettings,
-    /// The directory of the files that it may name in place of content (`X-Sendfile`); empty: it may
-    /// name none.
+    /// The directory of the files that it may name in place of content (`X-Sendfile`); empty: it
+    /// may name none.
     pub sendfile_root: String,
     /// The bounds of its calls.
     pub limits: CallLimits,

@@ -113,7 +113,7 @@ fn files_that_are_named_in_vain_are_in_the_error_log() {
         let server = ServerProcess::start(command);
         assert_eq!(server.status("/app/a.txt"), 200, "{arguments:?}");
         assert_eq!(server.status("/app/b.txt"), 404, "{arguments:?}");
-        assert_eq!(server.status("/app/../app/..%2fb.txt"), 403, "{arguments:?}");
+        assert_eq!(server.status("/app/x%2fb.txt"), 403, "{arguments:?}");
         let lines = server.stop();
         let line = |target: &str, text: &str| {
             format!(
@@ -122,7 +122,7 @@ fn files_that_are_named_in_vain_are_in_the_error_log() {
         };
         for expected in [
             line("/app/b.txt", "there is no such file: /b.txt"),
-            line("/app/../app/..%2fb.txt", "encoded slash in path: /../app/..%2fb.txt"),
+            line("/app/x%2fb.txt", "encoded slash in path: /x%2fb.txt"),
         ] {
             assert!(lines.contains(&expected), "{arguments:?}: {expected}: {lines:?}");
         }
