@@ -541,4 +541,40 @@ mod tests {
         let fault = Site::new(vec![host]).unwrap_err().fault;
         assert!(matches!(&fault, E::Glob(error) if error.glob == "["), "{fault:?}");
     }
+
+    /// Two hosts, each with its policy for links, whose requests one application answers.
+    #[test]
+    fn files_that_an_application_names_have_a_host_that_no_request_is_for() {
+        let server =
+            upstream::ServerSettings { address: upstream::Address::Unix("/app".into()), weight: 1 };
+        let application = ApplicationSettings {
+            servers: vec![server],
+            sendfile_root: "/files".into(),
+            ..ApplicationSettings::default()
+        };
+        let route = |path: &str| RouteSettings {
+            path: path.into(),
+            application: application.clone(),
+            ..RouteSettings::default()
+        };
+        let host = |name: &str, symlinks| HostSettings {
+            names: vec![name.into()],
+            symlinks,
+            listing: true,
+            routes: vec![route("/a/**"), route("/b/**")],
+            ..HostSettings::new("/srv".into())
+        };
+        let hosts = vec![host("a", Symlinks::Never), host("b", Symlinks::Anywhere)];
+        let site = Site::new(hosts).unwrap();
+        assert_eq!((site.hosts().len(), site.applications().len()), (2, 1));
+        let roots = ["/srv", "/srv", "/files", "/files"].map(Path::new);
+        assert!(site.roots().eq(roots));
+        for (host, symlinks) in [(0, Symlinks::Never), (1, Symlinks::Anywhere)] {
+            let files = site.named_files(host, 0).unwrap();
+            let settings = site.host(files).settings();
+            assert_eq!((settings.symlinks, settings.listing), (symlinks, false));
+        }
+        assert_eq!(site.named_files(0, 1), None);
+        assert_eq!([None, Some(&b"c"[..]), Some(b"")].map(|name| site.find(name)), [None; 3]);
+    }
 }
