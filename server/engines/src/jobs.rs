@@ -19,7 +19,7 @@ use session::{
     Done, HashJob, Job, Known, ListCursor, ListFormat, ListName, ListingPermit, SharedHashing,
 };
 use site::hashing::{Hashed, Hashing};
-use site::host::{Dotfiles, Host, Symlinks};
+use site::host::{Dotfiles, Symlinks};
 use site::listing::{Item, Kind as ItemKind, Renderer};
 use site::refusal::Refusal;
 use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resolve};
@@ -133,8 +133,7 @@ impl Runner {
     /// # Errors
     /// A root cannot be opened; the message names it.
     pub fn new(site: Arc<Site>, small_body_bytes_max: u64) -> io::Result<Self> {
-        let open = |host: &Host| HostRoot::open(&host.settings().root);
-        let roots = site.hosts().iter().map(open).collect::<io::Result<_>>()?;
+        let roots = site.roots().map(HostRoot::open).collect::<io::Result<_>>()?;
         Ok(Self {
             site,
             roots,

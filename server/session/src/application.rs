@@ -11,6 +11,7 @@ use upstream::{Application, Call, Origin, Protocol};
 use crate::after::After;
 use crate::exchange::{Draft, Then};
 use crate::job::Job;
+use crate::named_file::FileSource;
 use crate::response::{Incoming, Prepared, Request, Response};
 use crate::spool::Spool;
 use crate::stream::{CONTINUE, Stream};
@@ -61,7 +62,7 @@ impl Response<'_> {
         index: usize,
         script: Option<&Script>,
     ) -> Prepared {
-        let Request { bytes, head, .. } = incoming.request;
+        let Request { bytes, head, host } = incoming.request;
         let application = Arc::clone(&w.applications()[index]);
         let body_bytes_max = application.limits().body_bytes_max;
         if matches!(head.body, BodyFraming::Length(length) if length > body_bytes_max) {
@@ -95,6 +96,7 @@ impl Response<'_> {
         self.exchange.then = Then::Application(Box::new(Stream {
             owes_continue: expects && !is_spooled,
             body_bytes_max,
+            files: FileSource::of(w, host, &application),
             spool: is_spooled.then(|| Spool::new(application, script.cloned())),
             reply_bytes_max: w.limits.reply_bytes_max,
             ..Stream::default()
@@ -151,8 +153,11 @@ impl Response<'_> {
         if self.exchange.next_gathered() {
             return Some(Prepared::Bytes);
         }
-        let failure = self.exchange.stream()?.failure?;
-        Some(self.call_failed(w, failure.status()))
+        let stream = self.exchange.stream()?;
+        match stream.failure {
+            Some(failure) => Some(self.call_failed(w, failure.status())),
+            None => stream.named_file.is_some().then(|| self.send_named_file(w)),
+        }
     }
 
     /// Answers in the place of an application; with nothing if it has begun to answer.
@@ -168,11 +173,20 @@ impl Response<'_> {
         if exchange.skipper.take().is_some() || status < 500 {
             *self.after = After::Linger;
         }
-        let bytes = std::mem::take(&mut exchange.head);
-        let host = exchange.draft.host;
+        self.with_request(w, |response, w, request| response.error(w, request, status))
+    }
+
+    /// Answers the request whose head was kept for the call of an application.
+    pub(crate) fn with_request(
+        &mut self,
+        w: &mut Worker,
+        answer: impl FnOnce(&mut Self, &mut Worker, Request<'_>) -> Prepared,
+    ) -> Prepared {
+        let bytes = std::mem::take(&mut self.exchange.head);
+        let host = self.exchange.draft.host;
         let prepared = match http1::parse_head(&bytes, 0, &w.limits.head) {
             Ok(Parsed::Complete(head)) => {
-                self.error(w, Request { bytes: &bytes, head: &head, host }, status)
+                answer(self, w, Request { bytes: &bytes, head: &head, host })
             }
             _ => unreachable!("the head was read before"),
         };

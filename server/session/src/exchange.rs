@@ -9,6 +9,7 @@ use site::routes::NamedBy;
 
 use crate::failure::Failure;
 use crate::job::Job;
+use crate::named_file::NamedFile;
 use crate::op::Op;
 use crate::stream::Stream;
 use upstream::Tick;
@@ -57,6 +58,8 @@ pub(crate) struct Exchange {
     pub(crate) job: Option<Job>,
     /// What the job's answer is for.
     pub(crate) purpose: Purpose,
+    /// The file that an application has named, while it is looked up.
+    pub(crate) named_file: Option<Box<NamedFile>>,
     /// Whether bytes of files pass through user space.
     pub(crate) reads_files: bool,
     /// Bytes sent since the write deadline was last renewed.
@@ -119,6 +122,8 @@ pub(crate) enum Purpose {
     Fallback,
     /// To add the page to an error.
     ErrorPage(Failure),
+    /// To answer with the file that an application has named.
+    NamedFile,
     /// To see whether a script exists that is to be run.
     Script(NamedBy),
     /// To see whether a path exists, before the script for those that do not is run.
@@ -181,6 +186,9 @@ impl Exchange {
         self.skipper = None;
         self.skipped = 0;
         self.job = None;
+        if self.purpose == Purpose::NamedFile {
+            self.named_file = None;
+        }
         self.purpose = Purpose::Path;
         self.progress = 0;
         self.draft = Draft::default();

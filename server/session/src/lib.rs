@@ -25,6 +25,7 @@ mod job;
 mod limits;
 mod listings;
 mod lookup;
+mod named_file;
 mod op;
 mod partial;
 mod reply;

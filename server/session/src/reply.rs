@@ -143,6 +143,12 @@ impl Reply {
         self.exchange.is_sent() && self.stream_has(|stream| stream.gathered.is_empty())
     }
 
+    /// Whether nothing more is wanted of the call, whether or not it is over.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.stream_has(|stream| stream.is_complete)
+    }
+
     fn stream_has(&self, quality: impl FnOnce(&Stream) -> bool) -> bool {
         self.exchange.stream().is_some_and(quality)
     }

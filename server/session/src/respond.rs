@@ -107,6 +107,7 @@ impl Response<'_> {
                         self.page_resolved(w, request.into(), failure, done)
                     }
                     (done, Purpose::Path | Purpose::Fallback) => self.resolved(w, request, done),
+                    (done, Purpose::NamedFile) => self.named_file_resolved(w, request, done),
                     (done, Purpose::Script(_) | Purpose::Existence) => {
                         self.script_resolved(w, request, done)
                     }
@@ -219,10 +220,33 @@ impl Response<'_> {
         hit: &Hit<Entry>,
         file: &FileResource,
     ) -> Prepared {
+        let head_start = self.exchange.out.len();
+        let chosen = answer(request.head, file, w.unix_seconds(), w.limits.ranges_max);
+        let prepared = self.put_file(w, request, hit, file, chosen);
+        if purpose == Purpose::Fallback && self.sends_file() {
+            add_to_vary(&mut self.exchange.out, head_start, BY_NAVIGATION);
+        }
+        prepared
+    }
+
+    /// Whether the answer that was prepared is a file, or that the client has it.
+    pub(crate) fn sends_file(&self) -> bool {
+        matches!(self.exchange.draft.status, 200 | 206 | 304)
+    }
+
+    /// Prepares the chosen answer for a file.
+    #[inline]
+    pub(crate) fn put_file(
+        &mut self,
+        w: &mut Worker,
+        request: Request<'_>,
+        hit: &Hit<Entry>,
+        file: &FileResource,
+        chosen: Answer,
+    ) -> Prepared {
         let connection = self.connection_line();
         let exchange = &mut *self.exchange;
-        let head_start = exchange.out.len();
-        match answer(request.head, file, w.unix_seconds(), w.limits.ranges_max) {
+        match chosen {
             Answer::Whole(index) => {
                 let variant = file.variant(index);
                 exchange.draft.status = 200;
@@ -258,9 +282,6 @@ impl Response<'_> {
                 let failure = Failure { file_len, ..Failure::from_status(416) };
                 return self.fail(w, request.into(), failure);
             }
-        }
-        if purpose == Purpose::Fallback {
-            add_to_vary(&mut exchange.out, head_start, BY_NAVIGATION);
         }
         Prepared::Bytes
     }

@@ -165,6 +165,16 @@ impl Response<'_> {
     }
 }
 
+/// The canonical path of a request for an application, by which rules for its reply are found.
+pub(crate) fn path_for_rules<'p>(head: &Head<'p>, scratch: &'p mut Vec<u8>) -> &'p [u8] {
+    match head.target {
+        Target::Path { path, .. } => {
+            path::canonicalise_for_application(path, scratch).unwrap_or(b"/")
+        }
+        _ => b"/",
+    }
+}
+
 pub(crate) fn start_head<'v>(w: &Worker, out: &'v mut Vec<u8>, status: u16) -> HeadWriter<'v> {
     let mut head = HeadWriter::new(out, status);
     head.field("Date", w.date());

@@ -2,21 +2,26 @@
 //! and the reply comes in, both through bounded buffers. The other end, at the application's
 //! socket, is an [`upstream::Call`].
 
-use http1::{HeadWriter, Target};
+use http1::HeadWriter;
 use site::fields::{Content, FieldList};
-use site::path;
 use upstream::{Body, Downstream, Failure, Length, ReplyFields};
 
 use crate::after::After;
 use crate::connection::Connection;
 use crate::exchange::{Exchange, Then, put_chunk, put_last_chunk};
 use crate::job::JobId;
+use crate::named_file::{FileSource, NamedFile};
 use crate::reply::Reply;
+use crate::response::path_for_rules;
 use crate::spool::Spool;
 use crate::worker::Worker;
 
 /// The status that is logged for a client that leaves before its reply begins. It is never sent.
 const CLIENT_LEFT: u16 = 499;
+
+/// Content that a file is named in place of is received up to this size, so that the connection to
+/// the application can be kept.
+const DROPPED_BYTES_MAX: usize = 64 * 1024;
 
 /// Invites a client to send its body (RFC 9110 §15.2.1).
 pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -45,6 +50,10 @@ pub(crate) struct Stream {
     /// The body, if it is gathered before the application is called.
     pub(crate) spool: Option<Spool>,
     pub(crate) reply_bytes_max: usize,
+    /// Where the files are that the application may name in place of content, if it may.
+    pub(crate) files: Option<FileSource>,
+    /// The file that it has named.
+    pub(crate) named_file: Option<Box<NamedFile>>,
 }
 
 impl Stream {
@@ -52,6 +61,23 @@ impl Stream {
     pub(crate) fn has_room(&self, unsent: usize) -> bool {
         let kept = unsent + self.gathered.len();
         self.awaits_room && !self.is_complete && kept < self.reply_bytes_max.div_ceil(2)
+    }
+
+    /// Notes the file that the fields of a reply name in place of its content. Returns whether they
+    /// do.
+    fn takes_file(&mut self, fields: &ReplyFields<'_>) -> bool {
+        let named = self.files.as_ref().and_then(|files| NamedFile::new(files, fields));
+        self.named_file = named.map(Box::new);
+        self.named_file.is_some()
+    }
+
+    /// Drops content that a file is named in place of. Of too much of it the end is not waited for.
+    /// Returns whether there is such a file.
+    fn drops(&mut self, content_bytes: usize) -> bool {
+        let Some(named) = &mut self.named_file else { return false };
+        named.dropped_bytes += content_bytes;
+        self.is_complete |= named.dropped_bytes > DROPPED_BYTES_MAX;
+        true
     }
 }
 
@@ -213,9 +239,8 @@ impl StreamRef<'_> {
         let Some(Parts { exchange, after, w, is_free, .. }) = self.parts() else { return };
         let draft = exchange.draft;
         let is_interim = status < 200;
-        // Without its 100 the client may send the body or not: only the close is clear to both.
-        if !is_interim && exchange.stream().is_some_and(|it| it.owes_continue) {
-            *after = After::Linger;
+        if let Some(stream) = exchange.stream().filter(|_| !is_interim) {
+            close_if_uninvited(stream, after);
         }
         let is_chunked = length == Length::Unknown && !draft.is_http10;
         if length == Length::Unknown && draft.is_http10 && *after == After::KeepAlive {
@@ -259,6 +284,13 @@ impl StreamRef<'_> {
     }
 }
 
+/// Without its 100 the client may send the body or not: only the close is clear to both.
+fn close_if_uninvited(stream: &Stream, after: &mut After) {
+    if stream.owes_continue {
+        *after = After::Linger;
+    }
+}
+
 /// Adds bytes to what is sent: to those that are sent next, or to those that follow them.
 fn put(
     exchange: &mut Exchange,
@@ -298,12 +330,7 @@ fn rule_fields<'f>(
     let mut scratch = Vec::new();
     let parsed = http1::parse_head(&exchange.head, 0, &w.limits.head);
     let path = match &parsed {
-        Ok(http1::Parsed::Complete(head)) => match head.target {
-            Target::Path { path, .. } => {
-                path::canonicalise_for_application(path, &mut scratch).unwrap_or(b"/")
-            }
-            _ => b"/",
-        },
+        Ok(http1::Parsed::Complete(head)) => path_for_rules(head, &mut scratch),
         _ => b"/",
     };
     list.apply(host.header_rules(path), status, Content::Other);
@@ -368,7 +395,13 @@ impl Downstream for StreamRef<'_> {
     }
 
     fn reply(&mut self, status: u16, length: Length, fields: ReplyFields<'_>) {
-        if let Some(Parts { exchange, .. }) = self.parts() {
+        if let Some(Parts { exchange, after, .. }) = self.parts() {
+            if let Some(stream) = exchange.stream_mut().filter(|stream| stream.files.is_some())
+                && stream.takes_file(&fields)
+            {
+                close_if_uninvited(stream, after);
+                return;
+            }
             exchange.draft.status = status;
         }
         self.put_head(status, length, fields);
@@ -377,13 +410,17 @@ impl Downstream for StreamRef<'_> {
     fn room(&mut self) -> usize {
         let Some(Parts { exchange, .. }) = self.parts() else { return 0 };
         let unsent = exchange.out.len() - exchange.out_at;
-        let Some(stream) = exchange.stream_mut() else { return 0 };
+        let Some(stream) = exchange.stream_mut().filter(|it| !it.is_complete) else { return 0 };
         let room = stream.reply_bytes_max.saturating_sub(unsent + stream.gathered.len());
         stream.awaits_room = room == 0;
         room
     }
 
     fn push(&mut self, bytes: &[u8]) {
+        let stream = self.parts().and_then(|it| it.exchange.stream_mut());
+        if stream.is_some_and(|stream| stream.drops(bytes.len())) {
+            return;
+        }
         self.put(bytes.len(), |out, is_chunked| match is_chunked {
             true => put_chunk(out, bytes),
             false => out.extend_from_slice(bytes),

@@ -4,7 +4,7 @@
 //! names in a table. Nothing here opens a file.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use upstream::{Application, ApplicationSettings};
@@ -242,6 +242,17 @@ pub struct SiteError {
     pub fault: SettingError,
 }
 
+/// The files that an application may name in place of content are those of a host of their own,
+/// which no request is for.
+#[derive(Debug)]
+struct NamedFiles {
+    /// The host whose requests the application answers.
+    host: usize,
+    application: usize,
+    /// The host of the files.
+    files: usize,
+}
+
 /// All virtual hosts of a server.
 #[derive(Debug)]
 pub struct Site {
@@ -251,6 +262,7 @@ pub struct Site {
     wildcards: Vec<(Vec<u8>, usize)>,
     default: Option<usize>,
     applications: Vec<Arc<Application>>,
+    named_files: Vec<NamedFiles>,
 }
 
 impl Site {
@@ -265,6 +277,7 @@ impl Site {
             wildcards: Vec::new(),
             default: None,
             applications: Vec::new(),
+            named_files: Vec::new(),
         };
         if settings.is_empty() {
             return Err(SiteError { host: 0, fault: SettingError::NoHost });
@@ -276,6 +289,7 @@ impl Site {
             site.default = Some(0);
         }
         site.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
+        (0..site.hosts.len()).try_for_each(|host| site.add_named_files(host))?;
         Ok(site)
     }
 
@@ -299,7 +313,21 @@ impl Site {
     /// All hosts in the order of the configuration.
     #[must_use]
     pub fn hosts(&self) -> &[Host] {
-        &self.hosts
+        &self.hosts[..self.hosts.len() - self.named_files.len()]
+    }
+
+    /// The roots of all hosts by their indices: after those of the configuration, those of the
+    /// hosts of files that applications name.
+    pub fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.hosts.iter().map(|host| &*host.settings.root)
+    }
+
+    /// The index of the host of the files that an application may name in place of content, when it
+    /// answers requests for this host.
+    #[must_use]
+    pub fn named_files(&self, host: usize, application: usize) -> Option<usize> {
+        let is_it = |it: &&NamedFiles| (it.host, it.application) == (host, application);
+        self.named_files.iter().find(is_it).map(|it| it.files)
     }
 
     /// The applications that routes lead to, by their numbers.
@@ -307,6 +335,24 @@ impl Site {
     #[inline]
     pub fn applications(&self) -> &[Arc<Application>] {
         &self.applications
+    }
+
+    /// Adds the hosts of the files that applications of a host may name.
+    fn add_named_files(&mut self, host: usize) -> Result<(), SiteError> {
+        let settings = self.hosts[host].settings.clone();
+        for route in &settings.routes {
+            let is_its = |it: &Arc<Application>| *it.settings() == route.application;
+            let Some(application) = self.applications.iter().position(is_its) else { continue };
+            let root = &route.application.sendfile_root;
+            if root.is_empty() || self.named_files(host, application).is_some() {
+                continue;
+            }
+            let files = self.hosts.len();
+            let added = Host::new(settings_of_named_files(&settings, root), &mut Vec::new());
+            self.hosts.push(added.map_err(|fault| SiteError { host, fault })?);
+            self.named_files.push(NamedFiles { host, application, files });
+        }
+        Ok(())
     }
 
     fn find_named(&self, host: &[u8]) -> Option<usize> {
@@ -339,6 +385,22 @@ impl Site {
         }
         self.hosts.push(Host::new(settings, &mut self.applications)?);
         Ok(())
+    }
+}
+
+/// The settings of a host of files that applications name: paths lead to files of exactly that
+/// name, as far as dots and links allow it in the host of their requests.
+fn settings_of_named_files(host: &HostSettings, root: &str) -> HostSettings {
+    HostSettings {
+        index: Vec::new(),
+        dotfiles: host.dotfiles,
+        symlinks: host.symlinks,
+        precompressed: Vec::new(),
+        // Who may have the file is the application's decision, which no cache knows.
+        cache_control: vec![("**".into(), "private, no-cache".into())],
+        mime_types: host.mime_types.clone(),
+        etag_hash_bytes_max: host.etag_hash_bytes_max,
+        ..HostSettings::new(root.into())
     }
 }
 
@@ -478,5 +540,41 @@ mod tests {
         host.cache_control.push(("[".into(), "v".into()));
         let fault = Site::new(vec![host]).unwrap_err().fault;
         assert!(matches!(&fault, E::Glob(error) if error.glob == "["), "{fault:?}");
+    }
+
+    /// Two hosts, each with its policy for links, whose requests one application answers.
+    #[test]
+    fn files_that_an_application_names_have_a_host_that_no_request_is_for() {
+        let server =
+            upstream::ServerSettings { address: upstream::Address::Unix("/app".into()), weight: 1 };
+        let application = ApplicationSettings {
+            servers: vec![server],
+            sendfile_root: "/files".into(),
+            ..ApplicationSettings::default()
+        };
+        let route = |path: &str| RouteSettings {
+            path: path.into(),
+            application: application.clone(),
+            ..RouteSettings::default()
+        };
+        let host = |name: &str, symlinks| HostSettings {
+            names: vec![name.into()],
+            symlinks,
+            listing: true,
+            routes: vec![route("/a/**"), route("/b/**")],
+            ..HostSettings::new("/srv".into())
+        };
+        let hosts = vec![host("a", Symlinks::Never), host("b", Symlinks::Anywhere)];
+        let site = Site::new(hosts).unwrap();
+        assert_eq!((site.hosts().len(), site.applications().len()), (2, 1));
+        let roots = ["/srv", "/srv", "/files", "/files"].map(Path::new);
+        assert!(site.roots().eq(roots));
+        for (host, symlinks) in [(0, Symlinks::Never), (1, Symlinks::Anywhere)] {
+            let files = site.named_files(host, 0).unwrap();
+            let settings = site.host(files).settings();
+            assert_eq!((settings.symlinks, settings.listing), (symlinks, false));
+        }
+        assert_eq!(site.named_files(0, 1), None);
+        assert_eq!([None, Some(&b"c"[..]), Some(b"")].map(|name| site.find(name)), [None; 3]);
     }
 }

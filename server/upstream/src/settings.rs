@@ -21,6 +21,9 @@ pub struct ApplicationSettings {
     pub protocol: Protocol,
     /// What there is to say of it if that is FastCGI.
     pub fastcgi: FastCgiSettings,
+    /// The directory of the files that it may name in place of content (`X-Sendfile`); empty: it
+    /// may name none.
+    pub sendfile_root: String,
     /// The bounds of its calls.
     pub limits: CallLimits,
     /// The clients whose word about the clients before them is believed: other proxies.
@@ -255,6 +258,13 @@ impl Application {
             Some(start) => start(message),
             None => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+
+    /// Reports that a file is not sent that the application has named in place of content.
+    pub fn report_named_file(&self, target: &[u8], named: &[u8], why: &str) {
+        let named = String::from_utf8_lossy(named);
+        let line = format!("a file that it names is not sent: {why}: {named}");
+        self.report(&Diagnostic { name: &self.name, target, line: line.as_bytes() });
     }
 
     pub(crate) fn report_too_large(&self, target: &[u8]) {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -90,6 +90,58 @@ fn standard_error_of_scripts_is_in_the_error_log() {
             assert!(lines.contains(&expected), "{arguments:?}: {expected}: {lines:?}");
         }
     });
+}
+
+/// A file that an application names and that is not sent is a line with the request's target.
+#[test]
+fn files_that_are_named_in_vain_are_in_the_error_log() {
+    let directory = Temporary::new();
+    directory.file("site/index.html", "");
+    directory.file("files/a.txt", "a");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(|it| name_a_file(it.unwrap())));
+    let root = directory.path().join("files").display().to_string();
+    let route = format!(
+        "host.route=[{{ path = \"/app/**\", proxy = \"http://{address}\", \
+         sendfile_root = \"{root}\" }}]"
+    );
+    for_each_engine(|arguments| {
+        let mut command = Command::new(ROPEWALK);
+        let command = serve(&mut command, &directory.path().join("site"));
+        let command = command.args(["--set", &route]).args(arguments).args(TIME_TO_END);
+        let server = ServerProcess::start(command);
+        assert_eq!(server.status("/app/a.txt"), 200, "{arguments:?}");
+        assert_eq!(server.status("/app/b.txt"), 404, "{arguments:?}");
+        assert_eq!(server.status("/app/x%2fb.txt"), 403, "{arguments:?}");
+        let lines = server.stop();
+        let line = |target: &str, text: &str| {
+            format!(
+                "ropewalk: http://{address}: {target}: a file that it names is not sent: {text}"
+            )
+        };
+        for expected in [
+            line("/app/b.txt", "there is no such file: /b.txt"),
+            line("/app/x%2fb.txt", "encoded slash in path: /x%2fb.txt"),
+        ] {
+            assert!(lines.contains(&expected), "{arguments:?}: {expected}: {lines:?}");
+        }
+        let told = lines.iter().filter(|line| line.contains("it names")).count();
+        assert_eq!(told, 2, "{arguments:?}: {lines:?}");
+    });
+}
+
+/// Answers a request below `/app` with the name of the file that its path has below that.
+fn name_a_file(mut stream: TcpStream) {
+    let mut head = vec![0; 16 * 1024];
+    let len = stream.read(&mut head).unwrap_or(0);
+    let head = String::from_utf8_lossy(&head[..len]).into_owned();
+    let Some(path) = head.split(' ').nth(1).and_then(|path| path.strip_prefix("/app")) else {
+        return;
+    };
+    let fields = "Connection: close\r\nContent-Length: 0";
+    let reply = format!("HTTP/1.1 200 OK\r\nX-Accel-Redirect: {path}\r\n{fields}\r\n\r\n");
+    let _ = stream.write_all(reply.as_bytes());
 }
 
 /// Answers a request over FastCGI whatever it is, with lines on standard error.

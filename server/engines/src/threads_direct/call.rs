@@ -101,7 +101,10 @@ impl Conversation<'_> {
         let worker = self.lease.worker();
         let now = worker.now();
         let mut client = ReplyClient { reply, worker };
-        driven.go_on(&mut client, buffer, now, &self.registry.runner, may_keep)
+        match driven.go_on(&mut client, buffer, now, &self.registry.runner, may_keep) {
+            Progress::Waits if reply.is_complete() => Progress::Over,
+            progress => progress,
+        }
     }
 
     /// Sends what there is of the reply, as far as there is room. Returns whether anything was

@@ -37,6 +37,7 @@ pub(super) const ROUTE_KEYS: &[Key<RouteSettings>] = &[
         |row| quote(&row.application.fastcgi.suffix),
     ),
     other("root", read_script_root, |row| quote(&row.application.fastcgi.root)),
+    other("sendfile_root", read_sendfile_root, |row| quote(&row.application.sendfile_root)),
     number("children", 0..=MIB, |row| &mut row.application.fastcgi.children),
     number("in_flight_max", 1..=MIB, |row| &mut row.application.limits.in_flight_max),
     number("queue_max", 0..=MIB, |row| &mut row.application.limits.queue_max),
@@ -193,6 +194,19 @@ fn read_script_root(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fa
         root if root.is_empty() || root.starts_with('/') => root.into(),
         _ => return Err(value.must_be("a directory from / on, as the application sees it")),
     };
+    Ok(())
+}
+
+fn read_sendfile_root(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
+    let text = value.text()?;
+    let root = text.strip_suffix('/').unwrap_or(text);
+    // Paths are compared with it byte by byte.
+    let is_step = |name: &str| !matches!(name, "" | "." | "..") && !name.contains('\0');
+    let is_directory = root.strip_prefix('/').is_some_and(|steps| steps.split('/').all(is_step));
+    if !text.is_empty() && !is_directory {
+        return Err(value.must_be("a directory below /, without . and .."));
+    }
+    row.application.sendfile_root = root.into();
     Ok(())
 }
 

@@ -32,6 +32,11 @@ pub(super) fn check(settings: &Settings, origins: &Origins) -> Checked {
     check_reach(&settings.hosts, origins)?;
     for (index, host) in settings.hosts.iter().enumerate() {
         check_root(&host.root).map_err(|why| origins.explain(&host_key(index, "root"), why))?;
+        let roots = host.routes.iter().map(|route| Path::new(&route.application.sendfile_root));
+        roots
+            .filter(|root| *root != Path::new(""))
+            .try_for_each(check_root)
+            .map_err(|why| origins.explain(&host_key(index, "route"), why))?;
     }
     Ok(())
 }

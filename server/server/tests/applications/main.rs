@@ -10,6 +10,7 @@ mod harness;
 mod hostile_replies;
 mod php;
 mod real_servers;
+mod sendfile;
 mod smuggling;
 mod stages;
 #[path = "../it/under_test.rs"]

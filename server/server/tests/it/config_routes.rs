@@ -24,6 +24,7 @@ path = "/api/**"
 proxy = ["http://127.0.0.1:3000", "unix:/run/app.sock"]
 trusted = ["192.0.2.1"]
 idle_ms = 5
+sendfile_root = "/usr/share/"
 "#;
 
 /// Worker processes get the configuration as it is shown.
@@ -120,6 +121,12 @@ fn mistakes_are_one_line() {
     check("cgi = true", "3:1: \"*.php\" with cgi: write the directory of the programs and /**");
     check("fastcgi = \"a:1\"\nsuffix = \"a/b\"", "6:10: \"a/b\" is not the end of a name");
     check("fastcgi = \"a:1\"\nroot = \"x\"", "6:8: root must be a directory from / on");
+    for wrong in ["/", "//", "srv", "/a/../b", "/a/./b", "/a//b", "/a//"] {
+        let error = "5:17: sendfile_root must be a directory below /, without . and ..";
+        check(&format!("sendfile_root = \"{wrong}\""), error);
+    }
+    let missing = "3:1: \"/usr/none\" does not exist: name the directory to serve";
+    check("proxy = \"http://a\"\nsendfile_root = \"/usr/none\"", missing);
     check("fastcgi = \"a:1\"\nweights = [1, 2]", "6:11: weights must be a list with a number");
 }
 

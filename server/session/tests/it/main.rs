@@ -8,6 +8,7 @@ mod deadlines;
 mod failures;
 mod files;
 mod memory;
+mod named_files;
 mod replies;
 mod shared_level;
 mod splits;

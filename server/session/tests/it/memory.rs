@@ -20,6 +20,7 @@ use site::host::{HostSettings, Symlinks};
 use site::listing::Renderer;
 use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resolve};
 use site::resource::{FileRef, Identity};
+use upstream::Call;
 
 #[path = "grammar.rs"]
 pub(crate) mod grammar;
@@ -409,6 +410,15 @@ impl Pair {
             Job::Application(_) => unreachable!("no route leads to one"),
         };
         self.job_done(id, done);
+    }
+
+    /// Takes the call of an application that is held back, which the caller drives to its end.
+    pub(crate) fn take_call(&mut self) -> (JobId, Box<Call>) {
+        let Some((id, Job::Application(call))) = self.held.take() else {
+            panic!("no call is held back")
+        };
+        self.grammar.answered(id, false);
+        (id, call)
     }
 
     /// Answers the job that is held back with a failure.
