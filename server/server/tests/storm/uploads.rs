@@ -248,10 +248,9 @@ fn receive(mut stream: &TcpStream, upload: &Upload) -> io::Result<Answer> {
         if upload.sip.is_some() {
             thread::sleep(Duration::from_millis(2));
         }
-        match os::uninterrupted(|| stream.read(&mut buffer))? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            n => Ok::<_, io::Error>(unread.extend_from_slice(&buffer[..n])),
-        }
+        let n = os::uninterrupted(|| stream.read(&mut buffer))?;
+        unread.extend_from_slice(&buffer[..n]);
+        if n == 0 { Err(io::Error::from(io::ErrorKind::UnexpectedEof)) } else { Ok(()) }
     };
     let head = loop {
         match parse_response_head(&unread, false).expect("a head") {
