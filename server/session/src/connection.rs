@@ -594,7 +594,7 @@ impl Connection {
             self.finish(w);
         } else if stream.has_room(0) {
             self.state = State::Continuing;
-        } else if stream.awaits_body {
+        } else if stream.awaits_body && !stream.is_tunnel {
             self.state = State::Uploading;
             self.deadline = w.now().plus_ms(w.limits.write_ms);
         } else {
@@ -672,11 +672,19 @@ impl Connection {
 
     /// Notes that the client has shut its side down. Requests before that are still answered.
     fn end_of_stream(&mut self) {
-        self.is_at_end = true;
+        let is_first = !std::mem::replace(&mut self.is_at_end, true);
         if (self.is_streaming() || self.state == State::Spooling)
             && let Some(exchange) = &mut self.exchange
             && exchange.stream().is_some_and(|stream| !stream.is_complete)
         {
+            // The application of another protocol is told, and may go on. The end after the end is
+            // that of both directions.
+            if is_first && exchange.stream().is_some_and(|stream| stream.is_tunnel) {
+                if exchange.stream().is_some_and(|stream| stream.awaits_body) {
+                    self.state = State::Continuing;
+                }
+                return;
+            }
             // The application is not kept busy for a client that has gone.
             exchange.note_client_left();
             self.state = State::Closed { reset: false };

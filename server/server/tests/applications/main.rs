@@ -9,6 +9,7 @@ mod fastcgi_server;
 mod harness;
 mod php;
 mod stages;
+mod upgrades;
 #[path = "../it/under_test.rs"]
 mod under_test;
 
