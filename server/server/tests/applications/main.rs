@@ -9,9 +9,9 @@ mod fastcgi_server;
 mod harness;
 mod php;
 mod stages;
-mod upgrades;
 #[path = "../it/under_test.rs"]
 mod under_test;
+mod upgrades;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,18 +1,18 @@
 //! Requests that ask for another protocol, on every engine: what follows an agreed one passes as it
 //! is, in both directions at once, and a refused one was a request like any other.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use engines::EngineSpec;
 use server::Server;
-use testkit::{Temporary, comes_true};
+use testkit::scripted::Action;
 
 use crate::harness::{connect, for_each_engine, site, start, take_head};
-use crate::{answer, in_front_of, scripted};
+use crate::{answer, front, in_front_of, scripted};
 
 /// What an application does with a connection whose first request has come: its head, and the
 /// connection.
@@ -98,5 +98,226 @@ fn bytes_pass_as_they_are_after_an_upgrade() {
         pass(&mut client, request);
         request.iter().for_each(|byte| pass(&mut client, &[*byte]));
         pass(&mut client, &[0, 0xff, 0x81]);
+    });
+}
+
+/// More than all buffers on the way hold, both ways at once: neither end may wait for the other.
+#[test]
+fn both_directions_pass_at_once() {
+    const BYTES: usize = 5 << 20;
+    fn talk(stream: &TcpStream, own: u8, theirs: u8) {
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let (mut stream, mut rest) = (stream, BYTES);
+                let piece: Vec<u8> = (0..50_000_u32).map(|n| own.wrapping_add(n as u8)).collect();
+                while rest > 0 {
+                    let n = rest.min(piece.len());
+                    stream.write_all(&piece[..n]).unwrap();
+                    rest -= n;
+                }
+            });
+            // Both ends begin to read late, when nothing fits any more.
+            thread::sleep(Duration::from_millis(100));
+            let (mut stream, mut got) = (stream, vec![0; BYTES]);
+            stream.read_exact(&mut got).unwrap();
+            let is_right =
+                |(n, byte): (usize, &u8)| *byte == theirs.wrapping_add((n % 50_000) as u8);
+            assert!(got.iter().enumerate().all(is_right));
+        });
+    }
+    let directory = site();
+    for_each_engine(|spec| {
+        let other = agrees(|stream| talk(stream, 1, 7));
+        let server = in_front_of(spec, &directory, &[other], "");
+        let mut client = switched(&server);
+        talk(&client, 7, 1);
+        assert_eq!(client.read(&mut [0; 16]).unwrap(), 0, "{}", spec.name);
+    });
+}
+
+/// What a client sends before the answer may be its next request: only the answer tells.
+#[test]
+fn nothing_is_passed_on_before_the_application_has_agreed() {
+    let directory = site();
+    for_each_engine(|spec| {
+        let (told, asked) = channel();
+        let told = Mutex::new(told);
+        let late = application(move |_, mut stream| {
+            stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            let early = stream.read(&mut [0; 16]);
+            told.lock().unwrap().send(early.is_err()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            stream.write_all(&[AGREED, b"first "].concat()).unwrap();
+            echo(stream);
+        });
+        let server = in_front_of(spec, &directory, &[late], "");
+        let mut client = connect(&server);
+        client.write_all(&[ASKED.as_bytes(), b"early "].concat()).unwrap();
+        thread::sleep(Duration::from_millis(50));
+        client.write_all(b"later ").unwrap();
+        expect_agreed(&mut client);
+        let mut got = [0; 18];
+        client.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"first early later ", "{}", spec.name);
+        assert!(asked.recv().unwrap(), "{}: bytes came before the answer", spec.name);
+    });
+}
+
+/// smuggling: what follows a refused request is HTTP, and none of it is the application's.
+#[test]
+fn a_refused_upgrade_is_a_request_like_any_other() {
+    let directory = site();
+    for_each_engine(|spec| {
+        for refusal in ["200 OK", "426 Upgrade Required"] {
+            let reply = format!("HTTP/1.1 {refusal}\r\nUpgrade: x\r\nContent-Length: 2\r\n\r\nno");
+            let refuses = scripted(move |_| vec![Action::Send(reply.clone().into_bytes())]);
+            let server = front(spec, &directory, &[&refuses], "");
+            let mut client = connect(&server);
+            let file = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+            client.write_all([ASKED, file, ASKED, file].concat().as_bytes()).unwrap();
+            let mut reader = BufReader::new(client);
+            let status = refusal[..3].parse().unwrap();
+            for _ in 0..2 {
+                assert_eq!(answer(&mut reader), (status, "no".into()), "{}", spec.name);
+                assert_eq!(answer(&mut reader), (200, "<h1>Rope</h1>".into()), "{}", spec.name);
+            }
+            let requests = refuses.requests();
+            assert_eq!(requests.len(), 2, "{}", spec.name);
+            assert_eq!(refuses.connections().len(), 1, "{}: it is kept", spec.name);
+        }
+    });
+}
+
+#[test]
+fn only_what_was_asked_for_is_switched_to() {
+    let directory = site();
+    for_each_engine(|spec| {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let heads = Arc::clone(&seen);
+        let hasty = application(move |head, mut stream| {
+            heads.lock().unwrap().push(head.to_owned());
+            stream.write_all(AGREED).unwrap();
+        });
+        let server = in_front_of(spec, &directory, &[hasty], ", first_byte_ms = 20000");
+        let fields = "Host: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
+        let requests = [
+            "GET /app/ HTTP/1.1\r\nHost: h\r\n\r\n".into(),
+            "GET /app/ HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\n\r\n".into(),
+            "GET /app/ HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n\r\n".into(),
+            format!("GET /app/ HTTP/1.0\r\n{fields}\r\n"),
+            format!("POST /app/ HTTP/1.1\r\n{fields}\r\n"),
+            format!("GET /app/ HTTP/1.1\r\n{fields}Content-Length: 1\r\n\r\nx"),
+            fields.replace("websocket", "h2c").replacen("Host", "GET /app/ HTTP/1.1\r\nHost", 1)
+                + "\r\n",
+        ];
+        for request in &requests {
+            let mut client = connect(&server);
+            client.write_all(request.as_bytes()).unwrap();
+            let head = String::from_utf8(take_head(&mut client)).unwrap();
+            assert!(head.starts_with("HTTP/1.1 502 "), "{}: {request}: {head}", spec.name);
+        }
+        let heads = seen.lock().unwrap();
+        assert_eq!(heads.len(), requests.len());
+        assert!(heads.iter().all(|head| !head.to_lowercase().contains("upgrade")), "{heads:?}");
+    });
+}
+
+#[test]
+fn the_end_of_each_direction_is_passed_on() {
+    let directory = site();
+    for_each_engine(|spec| {
+        // The client ends first: the application hears all of it, and then answers.
+        let (told, heard) = channel();
+        let told = Mutex::new(told);
+        let patient = agrees(move |mut stream| {
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).unwrap();
+            thread::sleep(Duration::from_millis(50));
+            stream.write_all(&all).unwrap();
+            stream.write_all(b"!").unwrap();
+            told.lock().unwrap().send(()).unwrap();
+        });
+        let server = in_front_of(spec, &directory, &[patient], "");
+        let long = vec![b'x'; 300_000];
+        let mut client = switched(&server);
+        client.write_all(&long).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).unwrap();
+        assert!(got == [&*long, b"!"].concat(), "{}: {}", spec.name, got.len());
+        heard.recv_timeout(Duration::from_secs(10)).unwrap();
+        // The application ends first.
+        let brief = agrees(move |mut stream| stream.write_all(&[b'y'; 300_000]).unwrap());
+        let server = in_front_of(spec, &directory, &[brief], "");
+        let mut client = switched(&server);
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).unwrap();
+        assert!(got == [b'y'; 300_000], "{}: {}", spec.name, got.len());
+        // A client that has gone takes the connection of the application with it.
+        let (told, heard) = channel();
+        let told = Mutex::new(told);
+        let server = in_front_of(
+            spec,
+            &directory,
+            &[agrees(move |stream| {
+                echo(stream);
+                told.lock().unwrap().send(()).unwrap();
+            })],
+            "",
+        );
+        drop(switched(&server));
+        heard.recv_timeout(Duration::from_secs(10)).unwrap();
+    });
+}
+
+#[test]
+fn a_connection_on_which_nothing_passes_is_ended() {
+    let directory = site();
+    for_each_engine(|spec| {
+        // It is the time of the connection that counts, and no other that is shorter.
+        let keys = ", tunnel_idle_ms = 900, silence_ms = 200, first_byte_ms = 20000";
+        let (told, heard) = channel();
+        let told = Mutex::new(told);
+        let other = agrees(move |stream| {
+            echo(stream);
+            told.lock().unwrap().send(()).unwrap();
+        });
+        let address =
+            format!("host.route=[{{ path = \"/app/**\", proxy = [\"http://{other}\"]{keys} }}]");
+        let name = format!("engine.name={}", spec.name);
+        let server = start(&directory, &[&name, &address, "timeouts.write_ms=300"]);
+        let mut client = switched(&server);
+        let began = Instant::now();
+        for _ in 0..4 {
+            thread::sleep(Duration::from_millis(500));
+            pass(&mut client, b"still there");
+        }
+        assert_eq!(client.read(&mut [0; 16]).unwrap(), 0, "{}: an orderly end", spec.name);
+        assert!(began.elapsed() >= Duration::from_millis(2900), "{}", spec.name);
+        heard.recv_timeout(Duration::from_secs(10)).unwrap();
+    });
+}
+
+#[test]
+fn a_stop_leaves_a_switched_connection_its_time_and_no_more() {
+    let directory = site();
+    for_each_engine(|spec| {
+        // One that ends in time is no reason to cut anything off.
+        let server = in_front_of(spec, &directory, &[agrees(echo)], "");
+        let mut client = switched(&server);
+        let ending = thread::spawn(move || {
+            for _ in 0..3 {
+                thread::sleep(Duration::from_millis(100));
+                pass(&mut client, b"goes on");
+            }
+        });
+        let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        ending.join().unwrap();
+        assert_eq!((summary.requests, summary.aborted), (1, false), "{}", spec.name);
+        let server = in_front_of(spec, &directory, &[agrees(echo)], "");
+        let mut client = switched(&server);
+        let summary = server.stop_gracefully(Duration::from_millis(300)).unwrap();
+        assert!(summary.aborted, "{}", spec.name);
+        assert!(!matches!(client.read(&mut [0; 16]), Ok(1..)), "{}", spec.name);
     });
 }
