@@ -231,14 +231,16 @@ fn the_end_of_each_direction_is_passed_on() {
         let told = Mutex::new(told);
         let patient = agrees(move |mut stream| {
             let mut all = Vec::new();
+            // All is full when it begins to read, and the client has ended when it answers.
+            thread::sleep(Duration::from_millis(200));
             stream.read_to_end(&mut all).unwrap();
-            thread::sleep(Duration::from_millis(50));
             stream.write_all(&all).unwrap();
+            thread::sleep(Duration::from_millis(1500));
             stream.write_all(b"!").unwrap();
             told.lock().unwrap().send(()).unwrap();
         });
         let server = in_front_of(spec, &directory, &[patient], "");
-        let long = vec![b'x'; 300_000];
+        let long = vec![b'x'; 3_000_000];
         let mut client = switched(&server);
         client.write_all(&long).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
