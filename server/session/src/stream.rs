@@ -92,6 +92,13 @@ impl Connection {
         id == self.job_id() && self.is_streaming() && stream.is_some_and(|it| !it.is_complete)
     }
 
+    /// Whether bytes pass between the client and an application as they are.
+    #[must_use]
+    pub fn is_tunnel(&self) -> bool {
+        let stream = self.exchange.as_ref().and_then(|exchange| exchange.stream());
+        stream.is_some_and(|stream| stream.is_tunnel)
+    }
+
     /// The stream of the call with this number, unless it is not wanted any more: then its
     /// connection is to be closed.
     pub fn stream<'c>(&'c mut self, w: &'c mut Worker, id: JobId) -> Option<StreamRef<'c>> {
