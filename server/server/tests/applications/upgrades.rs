@@ -92,6 +92,14 @@ fn bytes_pass_as_they_are_after_an_upgrade() {
     let directory = site();
     for_each_engine(|spec| {
         let server = in_front_of(spec, &directory, &[agrees(echo)], "");
+        // Somebody looks after a client as soon as it may speak.
+        let is_prompt = || {
+            let mut client = switched(&server);
+            let began = Instant::now();
+            pass(&mut client, b"first");
+            began.elapsed() < Duration::from_millis(50)
+        };
+        assert!((0..20).any(|_| is_prompt()), "{}", spec.name);
         let mut client = switched(&server);
         // Also those that look like HTTP, and one by one.
         let request = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n0\r\n\r\n";
@@ -163,7 +171,7 @@ fn nothing_is_passed_on_before_the_application_has_agreed() {
     });
 }
 
-/// smuggling: what follows a refused request is HTTP, and none of it is the application's.
+/// What follows a refused request is HTTP, and none of it is the application's.
 #[test]
 fn a_refused_upgrade_is_a_request_like_any_other() {
     let directory = site();
@@ -207,8 +215,7 @@ fn only_what_was_asked_for_is_switched_to() {
             format!("GET /app/ HTTP/1.0\r\n{fields}\r\n"),
             format!("POST /app/ HTTP/1.1\r\n{fields}\r\n"),
             format!("GET /app/ HTTP/1.1\r\n{fields}Content-Length: 1\r\n\r\nx"),
-            fields.replace("websocket", "h2c").replacen("Host", "GET /app/ HTTP/1.1\r\nHost", 1)
-                + "\r\n",
+            format!("GET /app/ HTTP/1.1\r\n{}\r\n", fields.replace("websocket", "h2c")),
         ];
         for request in &requests {
             let mut client = connect(&server);

@@ -95,6 +95,12 @@ pub(crate) struct Echo {
     pub(crate) is_stalled: bool,
     /// Whether it has begun to answer in records of FastCGI.
     is_begun: bool,
+    /// Whether it speaks another protocol: it sends back what it gets.
+    pub(crate) is_tunnel: bool,
+    /// Whether it was told that nothing more comes.
+    pub(crate) has_heard_end: bool,
+    /// Whether it closes when all is received that it has sent.
+    pub(crate) closes: bool,
 }
 
 impl Echo {
@@ -104,6 +110,10 @@ impl Echo {
     }
 
     fn step(&mut self) -> bool {
+        if self.is_tunnel {
+            self.sent.extend(self.received.drain(..));
+            return false;
+        }
         if self.body.is_none() && self.received.starts_with(&[1]) {
             return self.step_record();
         }
@@ -166,6 +176,14 @@ impl Echo {
         let parsed = parse_head(&self.received, 0, &HeadLimits::default());
         let Ok(Parsed::Complete(head)) = parsed else { return false };
         self.requests += 1;
+        if head.lines().any(|(name, _)| name == b"Upgrade") {
+            let len = head.len;
+            self.received.drain(..len);
+            assert!(self.received.is_empty(), "nothing comes before it has agreed");
+            self.is_tunnel = true;
+            self.sent.extend(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n");
+            return true;
+        }
         self.is_chunked = head.body == BodyFraming::Chunked;
         let framing = match head.body {
             BodyFraming::Length(length) => format!("Content-Length: {length}"),
@@ -221,11 +239,19 @@ pub(crate) fn join(
             }
             Next::Recv => {
                 let n = application.sent.len().min(sizes.application.1);
+                if n == 0 && application.closes {
+                    call.ended(stream);
+                    continue;
+                }
                 if n == 0 {
                     return (moved, false);
                 }
                 let bytes: Vec<u8> = application.sent.drain(..n).collect();
                 call.ingest(stream, &bytes, NOW);
+            }
+            Next::EndSending => {
+                call.sending_ended();
+                application.has_heard_end = true;
             }
             Next::Wait => return (moved, false),
             Next::Over { keeps } => {
@@ -241,24 +267,24 @@ pub(crate) fn join(
 }
 
 /// All that is on the way from a client to an application and back.
-struct Chain {
-    worker: Worker,
-    connection: Connection,
-    call: Option<(JobId, Box<Call>)>,
-    application: Echo,
+pub(crate) struct Chain {
+    pub(crate) worker: Worker,
+    pub(crate) connection: Connection,
+    pub(crate) call: Option<(JobId, Box<Call>)>,
+    pub(crate) application: Echo,
     sizes: Sizes,
     /// What the client is still to send.
-    to_send: VecDeque<u8>,
-    received: Vec<u8>,
+    pub(crate) to_send: VecDeque<u8>,
+    pub(crate) received: Vec<u8>,
     /// Whether the client takes nothing.
-    is_blocked: bool,
-    closed: Option<bool>,
+    pub(crate) is_blocked: bool,
+    pub(crate) closed: Option<bool>,
     failures: Vec<Failure>,
-    counters: Arc<Counters>,
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl Chain {
-    fn new(sizes: Sizes) -> Self {
+    pub(crate) fn new(sizes: Sizes) -> Self {
         let (worker, counters) = worker(sizes);
         let connection = Connection::new(&worker, "192.0.2.7:4711".parse().expect("an address"));
         Self {
@@ -276,13 +302,13 @@ impl Chain {
         }
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.to_send.extend(bytes);
         self.run();
     }
 
     /// Lets everything happen that can.
-    fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         // What one end has just taken or asked for may be work for the other: both are asked again.
         let mut rests = 0;
         for _ in 0..10_000_000 {
@@ -358,7 +384,7 @@ impl Chain {
         moved | is_over
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.received).into_owned()
     }
 
