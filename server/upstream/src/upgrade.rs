@@ -1,5 +1,5 @@
-//! Another protocol in the place of HTTP (RFC 9110 §7.8): which requests ask for one, and how far it
-//! has come.
+//! Another protocol in the place of HTTP (RFC 9110 §7.8): which requests ask for one, and how far
+//! the change has come.
 
 use http1::{BodyFraming, Expectation, Head, Method, Version, list};
 
