@@ -323,10 +323,20 @@ fn a_stop_leaves_a_switched_connection_its_time_and_no_more() {
         let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
         ending.join().unwrap();
         assert_eq!((summary.requests, summary.aborted), (1, false), "{}", spec.name);
-        let server = in_front_of(spec, &directory, &[agrees(echo)], "");
+        // It is in the log when it was cut off, with the bytes that its client got.
+        let log = directory.path().join(format!("{}.log", spec.name));
+        let route =
+            format!("host.route=[{{ path = \"/app/**\", proxy = [\"http://{}\"] }}]", agrees(echo));
+        let name = format!("engine.name={}", spec.name);
+        let path = format!("log.path={}", log.display());
+        let server = start(&directory, &[&name, &route, "log.access=combined", &path]);
         let mut client = switched(&server);
+        pass(&mut client, b"seven b");
         let summary = server.stop_gracefully(Duration::from_millis(300)).unwrap();
         assert!(summary.aborted, "{}", spec.name);
         assert!(!matches!(client.read(&mut [0; 16]), Ok(1..)), "{}", spec.name);
+        let log = std::fs::read_to_string(log).unwrap();
+        assert!(log.contains("\"GET /app/ws HTTP/1.1\" 101 7 "), "{}: {log}", spec.name);
+        assert_eq!(log.lines().count(), 1, "{}: {log}", spec.name);
     });
 }

@@ -46,6 +46,7 @@ fn other_requests_do_not_ask_for_one() {
         format!("GET / HTTP/1.1\r\n{fields}Transfer-Encoding: chunked\r\n\r\n"),
         format!("GET / HTTP/1.1\r\n{fields}Expect: 100-continue\r\n\r\n"),
         "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\n\r\n".into(),
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: other\r\nUpgrade: x\r\n\r\n".into(),
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\n\r\n".into(),
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: ,\r\n\r\n".into(),
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x, H2C/1\r\n\r\n".into(),
