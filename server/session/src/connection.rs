@@ -95,7 +95,8 @@ pub(crate) enum State {
 ///   which is prepared when half of the last is sent, and kept while the other half is. A driver
 ///   that has no room for it now may put it off ([`Connection::put_off`]) and send the other half.
 /// * There is a deadline, unless a job is out and nothing is left to send: then the connection
-///   waits for its own server.
+///   waits for its own server, or for a client that speaks another protocol by now, whose time the
+///   call keeps.
 /// * After the end of the client's stream nothing is received, and requests that came before it
 ///   are answered. After `Shutdown` nothing is sent. After `Close` nothing changes any more.
 /// * The answer to a job that has ended, or whose connection has, is dropped.

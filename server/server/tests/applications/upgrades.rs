@@ -256,9 +256,14 @@ fn the_end_of_each_direction_is_passed_on() {
         assert!(got == [&*long, b"!"].concat(), "{}: {}", spec.name, got.len());
         heard.recv_timeout(Duration::from_secs(10)).unwrap();
         // The application ends first.
-        let brief = agrees(move |mut stream| stream.write_all(&[b'y'; 300_000]).unwrap());
+        let brief = agrees(move |mut stream| {
+            stream.write_all(&[b'y'; 300_000]).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let _ = stream.read_to_end(&mut Vec::new()); // or else it would be a reset
+        });
         let server = in_front_of(spec, &directory, &[brief], "");
         let mut client = switched(&server);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap(); // no request any more
         let mut got = Vec::new();
         client.read_to_end(&mut got).unwrap();
         assert!(got == [b'y'; 300_000], "{}: {}", spec.name, got.len());
