@@ -6,8 +6,9 @@
 //! unless it forks.
 
 use crate::call::error;
+use crate::errors::Cause;
 use crate::fork::Ended;
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::retry_on_intr;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process_group,
     set_child_subreaper, wait, waitid,
@@ -38,8 +39,8 @@ pub struct Program<'p> {
 /// The process group of a program that was started: the program, and what it has started, but for
 /// what has left the group.
 ///
-/// The number is not given to another group before the program has been reaped by [`reap`], and then
-/// as long as it [has members](Group::has_members).
+/// The number is not given to another group before the program has been reaped by [`reap`], and
+/// then as long as it [has members](Group::has_members).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group(Pid);
 
@@ -52,8 +53,8 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// Starts a program, without arguments. Descriptors that are close-on-exec are not passed on but for
-/// those that the program is given; no signal is blocked in it.
+/// Starts a program, without arguments. Descriptors that are close-on-exec are not passed on but
+/// for those that the program is given; no signal is blocked in it.
 ///
 /// # Errors
 /// The file is no program, or may not be executed; no memory or no room for a process.
@@ -92,14 +93,24 @@ pub fn start(program: &Program<'_>) -> io::Result<Group> {
 /// # Errors
 /// None that a caller can correct.
 pub fn reap() -> io::Result<Option<(u32, Ended)>> {
-    let (pid, status) = match retry_on_intr(|| wait(WaitOptions::NOHANG)) {
+    let waited = retry_on_intr(|| wait(WaitOptions::NOHANG)).map_err(io::Error::from);
+    let (pid, status) = match waited {
         Ok(Some(ended)) => ended,
-        Ok(None) | Err(Errno::CHILD) => return Ok(None),
-        Err(why) => return Err(why.into()),
+        Ok(None) => return Ok(None),
+        Err(why) if Cause::from_error(&why) == Cause::NoChild => return Ok(None),
+        Err(why) => return Err(why),
     };
     let signal = status.terminating_signal().map(Ended::Signal);
     let ended = signal.or(status.exit_status().map(Ended::Exit)).unwrap_or(Ended::Exit(0));
     Ok(Some((pid.as_raw_pid().cast_unsigned(), ended)))
+}
+
+/// Kills the group of a program with this number, whose parent has died. The number may be that of
+/// another group if the group has ended since.
+pub fn kill_group_of_dead(id: u32) {
+    if let Some(pid) = Pid::from_raw(id.cast_signed()) {
+        let _ = kill_process_group(pid, Signal::KILL); // it fails if nothing is left of it
+    }
 }
 
 impl Group {
@@ -165,7 +176,8 @@ impl Drop for FileActions {
     }
 }
 
-/// The attributes of a new process: a group of its own, no signal blocked, the usual actions of all.
+/// The attributes of a new process: a group of its own, no signal blocked, the usual actions of
+/// all.
 struct Attributes(libc::posix_spawnattr_t);
 
 impl Attributes {

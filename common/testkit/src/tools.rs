@@ -52,6 +52,14 @@ pub const MKE2FS: Tool = packaged("mke2fs", "mke2fs", "apt-get install e2fsprogs
 pub const LOSETUP: Tool = packaged("losetup", "losetup", "apt-get install mount");
 /// The server that some tests record, or put in a testbed.
 pub const NGINX: Tool = packaged("nginx", "nginx", "apt-get install nginx");
+/// A server that is put behind Ropewalk.
+pub const APACHE: Tool = packaged("Apache", "apache2", "apt-get install apache2");
+/// A server that is put behind Ropewalk.
+pub const H2O: Tool = packaged("h2o", "h2o", "apt-get install h2o");
+/// A server that is put behind Ropewalk.
+pub const LIGHTTPD: Tool = packaged("lighttpd", "lighttpd", "apt-get install lighttpd");
+/// A server that is put behind Ropewalk.
+pub const CADDY: Tool = packaged("Caddy", "caddy", "apt-get install caddy");
 /// Runs scripts behind a server.
 pub const PHP_FPM: Tool = packaged("php-fpm", "php-fpm8.2", "apt-get install php8.2-fpm");
 /// Runs scripts, as a CGI program and behind a server.
@@ -97,6 +105,10 @@ pub const TOOLS: &[Tool] = &[
     MKE2FS,
     LOSETUP,
     NGINX,
+    APACHE,
+    H2O,
+    LIGHTTPD,
+    CADDY,
     PHP_FPM,
     PHP_CGI,
     HTTPERF,

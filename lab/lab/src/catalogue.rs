@@ -10,25 +10,40 @@ use std::path::Path;
 /// The files of `servers/`, so that an installed program knows them too.
 const SHIPPED: &[(&str, &str)] = &[
     ("apache-event", include_str!("../../../servers/apache-event.toml")),
+    ("apache-event-fastcgi", include_str!("../../../servers/apache-event-fastcgi.toml")),
+    ("apache-event-proxy", include_str!("../../../servers/apache-event-proxy.toml")),
     ("apache-prefork", include_str!("../../../servers/apache-prefork.toml")),
     ("apache-worker", include_str!("../../../servers/apache-worker.toml")),
     ("caddy", include_str!("../../../servers/caddy.toml")),
+    ("caddy-fastcgi", include_str!("../../../servers/caddy-fastcgi.toml")),
+    ("caddy-proxy", include_str!("../../../servers/caddy-proxy.toml")),
     ("floor", include_str!("../../../servers/floor.toml")),
     ("gofasthttp", include_str!("../../../servers/gofasthttp.toml")),
     ("goserver", include_str!("../../../servers/goserver.toml")),
     ("h2o", include_str!("../../../servers/h2o.toml")),
+    ("h2o-fastcgi", include_str!("../../../servers/h2o-fastcgi.toml")),
+    ("h2o-proxy", include_str!("../../../servers/h2o-proxy.toml")),
+    ("haproxy", include_str!("../../../servers/haproxy.toml")),
     ("lighttpd", include_str!("../../../servers/lighttpd.toml")),
+    ("lighttpd-fastcgi", include_str!("../../../servers/lighttpd-fastcgi.toml")),
+    ("lighttpd-proxy", include_str!("../../../servers/lighttpd-proxy.toml")),
     ("nginx", include_str!("../../../servers/nginx.toml")),
+    ("nginx-fastcgi", include_str!("../../../servers/nginx-fastcgi.toml")),
+    ("nginx-proxy", include_str!("../../../servers/nginx-proxy.toml")),
+    ("relay", include_str!("../../../servers/relay.toml")),
     ("ropewalk", include_str!("../../../servers/ropewalk.toml")),
+    ("ropewalk-fastcgi", include_str!("../../../servers/ropewalk-fastcgi.toml")),
+    ("ropewalk-proxy", include_str!("../../../servers/ropewalk-proxy.toml")),
     ("static-web-server", include_str!("../../../servers/static-web-server.toml")),
     ("yaws", include_str!("../../../servers/yaws.toml")),
 ];
 
-/// The server of `servers/` from which the servers for Ropewalk's engines are made.
-const TEMPLATE: &str = "ropewalk";
+/// The servers of `servers/` from which the servers for Ropewalk's engines are made.
+const TEMPLATES: [&str; 3] = ["ropewalk", "ropewalk-fastcgi", "ropewalk-proxy"];
 
 /// Every server: those of the folder `own`, if one is given, in place of shipped ones of the same
-/// name; then `ropewalk`, which is `program`, and one for each of its engines (`ropewalk:ENGINE`).
+/// name; then `ropewalk`, which is `program`, and one for each of its engines (`ropewalk:ENGINE`),
+/// and the same as fronts of applications (`ropewalk-proxy`, `ropewalk-proxy:ENGINE`).
 /// Without the program `ropewalk` is there with the obstacle, which is why.
 ///
 /// # Errors
@@ -42,8 +57,10 @@ pub fn catalogue(
     descriptions.retain(|description| !own.iter().any(|own| own.name == description.name));
     descriptions.extend(own);
     descriptions.sort_by(|a, b| a.name.cmp(&b.name));
-    if let Some(at) = descriptions.iter().position(|description| description.name == TEMPLATE) {
-        let template = descriptions.remove(at);
+    let is_template = |it: &ServerDescription| TEMPLATES.contains(&&*it.name);
+    let (templates, mut descriptions): (Vec<_>, Vec<_>) =
+        descriptions.into_iter().partition(is_template);
+    for template in templates {
         match program {
             Ok(program) => {
                 descriptions.push(ropewalk::with_program(program, &template));

@@ -79,6 +79,9 @@ pub enum Absence {
     /// There is no such program.
     #[error("{0}")]
     NotInstalled(String),
+    /// It is here, and the application that it is a front of is not.
+    #[error("the application behind it: {0}")]
+    NoApplication(String),
     /// It is here, and cannot say its version.
     #[error("{0}")]
     Broken(String),
@@ -194,6 +197,11 @@ impl ServerDescription {
             return Err(Absence::Obstacle(why.clone()));
         }
         let version = self.detect_version(source_tree)?;
+        if let Some(application) = &self.application {
+            let values = source_tree.values(self);
+            let detect = fill_all(&application.detect, &values).map_err(|_| Absence::NoSource)?;
+            process::run(&detect, None).map_err(|why| Absence::NoApplication(why.to_string()))?;
+        }
         Ok(Installed { description: self.clone(), version })
     }
 

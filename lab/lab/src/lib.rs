@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod application;
 mod binding;
 pub mod cache_study;
 mod catalogue;

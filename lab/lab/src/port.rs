@@ -34,7 +34,7 @@ pub(crate) fn is_taken(port: u16, listen: Ipv4Addr, network: Option<&Path>) -> b
 }
 
 /// Runs a closure in a network namespace; in ours if none is named.
-fn inside<T: Send>(
+pub(crate) fn inside<T: Send>(
     network: Option<&Path>,
     work: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {

@@ -1,5 +1,6 @@
 //! A server that runs: started in its own control group on its own port, stopped when dropped.
 
+use crate::application::RunningApplication;
 use crate::binding::{bind_processes, bind_threads};
 use crate::group::Group;
 use crate::http::{self, Connection, Response};
@@ -7,7 +8,7 @@ use crate::install::{self, Installed, SourceTree};
 use crate::memory::{self, Memory};
 use crate::port;
 use crate::process;
-use crate::server_description::{ServerDescription, Setting, Workers};
+use crate::server_description::{Application, ServerDescription, Setting, Workers};
 use crate::template::{PLACES, Values};
 use crate::testbed::{Affinity, Place};
 use os::guard::Guard;
@@ -93,6 +94,8 @@ pub struct RunningServer {
     group: Group,
     child: Child,
     work_dir: PathBuf,
+    /// What it hands requests on to, if it does.
+    application: Option<RunningApplication>,
     /// What its workers are, if that is known, and the CPUs that they are dealt.
     workers: Option<Workers>,
     cpus: Vec<usize>,
@@ -142,11 +145,20 @@ impl RunningServer {
         launch: &Launch,
     ) -> Result<Self, StartError> {
         let description = &installed.description;
-        let work_dir = launch.scratch.join(format!("{}-{port}", description.name));
-        let begin = || {
+        // In addresses, as php-fpm has them, a colon is followed by a port.
+        let work_dir = format!("{}-{port}", description.name.replace(':', "-"));
+        let work_dir = launch.scratch.join(work_dir);
+        let values = |launch: &Launch| {
             let values = values(description, setting, launch, port, &work_dir)?;
-            begin(description, &values, launch, &work_dir)
+            prepare(description, &values, &work_dir)?;
+            Ok(values)
         };
+        let (values, application) = match &description.application {
+            None => (values(launch).map_err(StartError::NotStarted)?, None),
+            Some(application) => start_application(application, launch, &work_dir, values)?,
+        };
+        let begin =
+            || begin(Part::server(description, &values, launch)?, &launch.place.prefix, &work_dir);
         let (group, mut child, guard) = begin().map_err(StartError::NotStarted)?;
         let place = &launch.place;
         let started_us = os::clock::now();
@@ -160,6 +172,7 @@ impl RunningServer {
             group,
             child,
             work_dir,
+            application,
             workers: description.start.workers.clone(),
             cpus: launch.cpus.clone(),
             _guard: guard,
@@ -176,6 +189,11 @@ impl RunningServer {
     /// The control group of its processes.
     pub fn group(&self) -> &Group {
         &self.group
+    }
+
+    /// The control group of the application behind it, if there is one.
+    pub(crate) fn application_group(&self) -> Option<&Group> {
+        self.application.as_ref().map(RunningApplication::group)
     }
 
     /// The memory of its processes together.
@@ -362,6 +380,8 @@ pub(crate) fn values(
 ) -> Result<Values, String> {
     // A placeholder without a value in this launch is empty, not an error.
     let mut values: Values = PLACES.map(|name| (name.to_owned(), String::new())).into();
+    // A stand-in; a start chooses a port that is free.
+    values.insert("application_port".into(), (u32::from(port) + 1).to_string());
     values.extend(launch.source_tree.values(description));
     values.extend(launch.workload.clone());
     values.insert("listen".into(), launch.place.listen.to_string());
@@ -398,43 +418,78 @@ fn prepare(
     Ok(())
 }
 
-/// Starts its first process, in a group of its own, and the guard that kills both if this process
-/// is killed.
-fn begin(
-    description: &ServerDescription,
-    values: &Values,
+/// Starts the application behind a server, at a port that is free, with the server's values of
+/// placeholders, which know that port.
+fn start_application(
+    application: &Application,
     launch: &Launch,
     work_dir: &Path,
-) -> Result<(Group, Child, Guard), String> {
-    prepare(description, values, work_dir)?;
-    let mut group = Group::create_in(&launch.place.enclosing);
-    if let Some(bytes) = launch.memory_bytes_max {
-        group.limit_memory(bytes)?;
+    values: impl FnOnce(&Launch) -> Result<Values, String>,
+) -> Result<(Values, Option<RunningApplication>), StartError> {
+    let network = launch.place.network.as_deref();
+    let port = port::free(Ipv4Addr::LOCALHOST, network).map_err(StartError::NotStarted)?;
+    let mut launch = launch.clone();
+    launch.workload.insert("application_port".into(), port.to_string());
+    let values = values(&launch).map_err(StartError::NotStarted)?;
+    let started = RunningApplication::start(application, &values, &launch, (port, work_dir));
+    let started = started.map_err(|printed| StartError::DoesNotServe {
+        what: "the application behind it does not listen".into(),
+        port_is_taken: port::is_taken(port, Ipv4Addr::LOCALHOST, network),
+        printed,
+    })?;
+    Ok((values, Some(started)))
+}
+
+/// A process that is to be started: the server itself, or the application behind it.
+pub(crate) struct Part {
+    pub(crate) command: Vec<String>,
+    pub(crate) environment: Values,
+    /// The processors it may use; all that this process may use, if none is named.
+    pub(crate) cpus: Vec<usize>,
+    /// The group that it is to enter, which is empty yet.
+    pub(crate) group: Group,
+    /// The file in the working directory for what it prints.
+    pub(crate) log: &'static str,
+}
+
+impl Part {
+    fn server(
+        description: &ServerDescription,
+        values: &Values,
+        launch: &Launch,
+    ) -> Result<Self, String> {
+        let mut group = Group::create_in(&launch.place.enclosing);
+        if let Some(bytes) = launch.memory_bytes_max {
+            group.limit_memory(bytes)?;
+        }
+        Ok(Self {
+            command: install::fill_all(&description.start.words(), values)?,
+            environment: environment(description, values)?,
+            cpus: launch.cpus.clone(),
+            group,
+            log: "output.log",
+        })
     }
-    let child = spawn(description, values, work_dir, launch, &group)?;
+}
+
+/// Starts its first process, behind the words of `prefix`, and the guard that kills it and its group
+/// if this process is killed. It becomes the server once it is released: see [`standing_by`].
+pub(crate) fn begin(
+    part: Part,
+    prefix: &[String],
+    work_dir: &Path,
+) -> Result<(Group, Child, Guard), String> {
+    let Part { command, environment, cpus, mut group, log } = part;
+    let command = process::pinned(&cpus, &command);
+    let log = work_dir.join(log);
+    let log = File::create(&log).map_err(|why| format!("{}: {why}", log.display()))?;
+    let error_log = log.try_clone().map_err(|why| why.to_string())?;
+    let mut shell = standing_by(&group.entrances(), prefix.iter().chain(&command));
+    shell.envs(environment).current_dir(work_dir).stdout(log).stderr(error_log);
+    let child = shell.spawn().map_err(|why| format!("sh: {why}"))?;
     group.set_root(child.id());
     let guard = guard(&group, child.id()).map_err(|why| format!("sh: {why}"))?;
     Ok((group, child, guard))
-}
-
-/// Starts its first process, which becomes the server once it is released: see [`standing_by`].
-fn spawn(
-    description: &ServerDescription,
-    values: &Values,
-    work_dir: &Path,
-    launch: &Launch,
-    group: &Group,
-) -> Result<Child, String> {
-    let command =
-        process::pinned(&launch.cpus, &install::fill_all(&description.start.words(), values)?);
-    let command = launch.place.prefix.iter().chain(&command);
-    let log = work_dir.join("output.log");
-    let log = File::create(&log).map_err(|why| format!("{}: {why}", log.display()))?;
-    let error_log = log.try_clone().map_err(|why| why.to_string())?;
-    let mut shell = standing_by(&group.entrances(), command);
-    shell.envs(environment(description, values)?);
-    shell.current_dir(work_dir).stdout(log).stderr(error_log);
-    shell.spawn().map_err(|why| format!("sh: {why}"))
 }
 
 /// The number of descriptors that a server may have open at least, where the machine allows it.
@@ -469,7 +524,7 @@ fn standing_by<'a>(entrances: &str, command: impl Iterator<Item = &'a String>) -
 
 /// Sends the word that a shell waits for before it becomes the server. A shell that does not read
 /// it has ended, and what it printed says why.
-fn release(shell: &mut Child) {
+pub(crate) fn release(shell: &mut Child) {
     let _ = shell.stdin.take().map(|mut word| word.write_all(b"\n"));
 }
 

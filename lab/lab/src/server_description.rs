@@ -38,6 +38,8 @@ pub struct ServerDescription {
     pub files: Vec<ConfigurationFile>,
     /// How to start it, in the foreground.
     pub start: Start,
+    /// What it hands requests on to, for servers that are a front of an application.
+    pub application: Option<Application>,
     /// How to find out that it serves.
     #[serde(default)]
     pub ready: Ready,
@@ -185,6 +187,19 @@ impl Workers {
     }
 }
 
+/// A process that a server hands requests on to. It is started before the server, and nothing that
+/// it uses is counted as the server's.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Application {
+    /// A command that succeeds where it is installed.
+    pub detect: Vec<String>,
+    /// Program and arguments, with placeholders; in the foreground.
+    pub command: Vec<String>,
+    /// The socket in the file system at which it listens; none: it listens at `{application_port}`.
+    pub socket: Option<String>,
+}
+
 /// When a started server counts as serving: it answers a GET with 200.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -311,6 +326,9 @@ impl ServerDescription {
         self.knobs.iter().try_for_each(|(name, knob)| self.check_knob(name, knob))?;
         self.settings.iter().try_for_each(|setting| self.check_setting(setting))?;
         for name in self.templates().flat_map(template::names) {
+            if name == "application_port" && self.application.is_none() {
+                return Err(format!("{{{name}}} stands for nothing without an [application]"));
+            }
             if !PLACES.contains(&name) && !self.knobs.contains_key(name) {
                 return Err(format!("{{{name}}} is no known placeholder"));
             }
@@ -357,7 +375,11 @@ impl ServerDescription {
             let needed = build.needs.iter().flat_map(|needs| &needs.command);
             build.command.iter().chain([&build.folder]).chain(needed)
         });
+        let application = self.application.iter().flat_map(|application| {
+            application.detect.iter().chain(&application.command).chain(&application.socket)
+        });
         build
+            .chain(application)
             .chain(&self.detect.command)
             .chain(&self.start.command)
             .chain(self.start.set.values())
@@ -421,6 +443,11 @@ mod tests {
             "name = \"small\"",
             "nmae = \"small\"",
             "line 2: unknown key \"nmae\" (did you mean \"name\"?)",
+        );
+        check(
+            "{port}",
+            "{application_port}",
+            "{application_port} stands for nothing without an [application]",
         );
         check("name = \"small\"", "name = \"s/m\"", "its name \"s/m\" has more than letters");
         check("{port}", "{prot}", "{prot} is no known placeholder");

@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 
 /// Placeholders that every launch fills in; a server's knobs come on top.
-pub(crate) const PLACES: [&str; 12] = [
+pub(crate) const PLACES: [&str; 13] = [
     "listen",
     "port",
+    "application_port",
     "root",
     "work_dir",
     "workers",

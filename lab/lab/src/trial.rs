@@ -147,6 +147,11 @@ impl<'a> Target<'a> {
         self.copies.iter().map(RunningServer::group).collect()
     }
 
+    /// The processes of the application behind each copy, where there is one.
+    pub fn applications(&self) -> Vec<&'a Group> {
+        self.copies.iter().filter_map(RunningServer::application_group).collect()
+    }
+
     /// Which of its copies have ended although they were not stopped.
     pub fn ended(&self) -> Vec<Void> {
         let gone = self.copies.iter().enumerate().filter(|(_, copy)| copy.group().has_ended());
@@ -290,7 +295,8 @@ impl LoadSetup {
     /// # Errors
     /// When the load could not be run at all, or the server is gone.
     pub fn run(&self, server: Target<'_>, trial: &Trial<'_>) -> Result<Measured, RunFailure> {
-        let watched = Watched { groups: server.groups(), ..Watched::default() };
+        let (groups, applications) = (server.groups(), server.applications());
+        let watched = Watched { groups, applications, ..Watched::default() };
         let observer = (!watched.groups.is_empty()).then(|| Observer::new(watched));
         self.run_observed(server, trial, observer.as_ref())
     }

@@ -97,7 +97,7 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
     without_effect.extend(log_without_lines(&settings.log));
     let descriptors = Descriptors::divide(settings, machine.descriptors_max, &layout);
     let mut hosts = settings.hosts.clone();
-    share_programs(&mut hosts, layout.workers());
+    share_programs(&mut hosts, layout.shares.iter().map(Share::callers).sum());
     share_children(&mut hosts, layout.workers())
         .map_err(|(host, why)| config.unfit(&host_key(host, "route"), why))?;
     make_script_roots_absolute(&mut hosts);
@@ -196,12 +196,13 @@ fn share_children(hosts: &mut [HostSettings], workers: usize) -> Result<(), (usi
     Ok(())
 }
 
-/// Divides the CGI programs that may run at a time among the workers.
-fn share_programs(hosts: &mut [HostSettings], workers: usize) {
+/// Divides the CGI programs that may run at a time among the workers, or the groups of them, that
+/// have bounds of their own.
+fn share_programs(hosts: &mut [HostSettings], callers: usize) {
     for route in hosts.iter_mut().flat_map(|host| &mut host.routes) {
         let ApplicationSettings { limits, protocol, .. } = &mut route.application;
         if *protocol == Protocol::Cgi {
-            limits.in_flight_max = (limits.in_flight_max / workers.max(1) as u64).max(1);
+            limits.in_flight_max = (limits.in_flight_max / callers.max(1) as u64).max(1);
         }
     }
 }
@@ -510,6 +511,23 @@ mod tests {
         check(None, 1024, 64, 368);
         check(None, 64, 8, 8);
         check(Some(10), 1024, 10, 422);
+    }
+
+    #[test]
+    fn programs_are_bounded_for_all_workers_together() {
+        let check = |protocol, in_flight_max, callers, expected| {
+            let limits = CallLimits { in_flight_max, ..CallLimits::default() };
+            let application = ApplicationSettings { limits, protocol, ..Default::default() };
+            let mut host = HostSettings::new("/".into());
+            host.routes = vec![RouteSettings { application, ..RouteSettings::default() }];
+            let mut hosts = [host];
+            share_programs(&mut hosts, callers);
+            assert_eq!(hosts[0].routes[0].application.limits.in_flight_max, expected);
+        };
+        check(Protocol::Cgi, 8, 2, 4);
+        check(Protocol::Cgi, 8, 3, 2);
+        check(Protocol::Cgi, 8, 100, 1);
+        check(Protocol::Http, 8, 2, 8);
     }
 
     #[test]

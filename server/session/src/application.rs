@@ -113,9 +113,9 @@ impl Response<'_> {
         body_bytes: Option<u64>,
     ) -> Option<Call> {
         let peer = self.peer.ip().to_canonical();
-        let authority = application.authority().to_owned();
-        let is_trusted = application.trusts(peer);
-        let origin = Origin { peer, is_trusted, authority: &authority };
+        let called = Arc::clone(&application);
+        let is_trusted = called.trusts(peer);
+        let origin = Origin { peer, is_trusted, authority: called.authority() };
         match application.settings().protocol {
             Protocol::Http => Some(Call::http(application, request.head, &origin, w.now())),
             Protocol::FastCgi | Protocol::Cgi => {

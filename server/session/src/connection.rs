@@ -153,16 +153,23 @@ impl Connection {
             State::Writing | State::Streaming => {
                 self.exchange.as_ref().map_or(Op::Wait, |exchange| exchange.op())
             }
-            State::Spooling => match self.exchange.as_ref().map_or(Op::Wait, |it| it.op()) {
-                Op::Wait => Op::Recv,
-                invitation => invitation,
-            },
+            State::Spooling => self.next_of_body(),
             State::Working => Op::Job,
             State::Continuing => Op::Stream(self.job_id()),
             State::Waiting if self.wants_input() => Op::Recv,
             State::Waiting => Op::Wait,
             State::ShuttingDown => Op::Shutdown,
             State::Closed { reset } => Op::Close { reset },
+        }
+    }
+
+    /// What is next while a body is gathered: it is received, after its client was invited.
+    #[cold]
+    #[inline(never)]
+    fn next_of_body(&self) -> Op<'_> {
+        match self.exchange.as_ref().map_or(Op::Wait, |exchange| exchange.op()) {
+            Op::Wait => Op::Recv,
+            invitation => invitation,
         }
     }
 

@@ -168,7 +168,8 @@ impl Routes {
     }
 
     /// The program that a path leads to: the one that its first segment `below` a directory names.
-    /// None has a name that files are not found by, nor one with a slash in it, which is `%2F` here.
+    /// None has a name that files are not found by, nor one with a slash in it, which is `%2F`
+    /// here.
     fn program(&self, path: &[u8], at: usize, below: &[u8], application: usize) -> Option<Script> {
         let len = memchr::memchr(b'/', below).unwrap_or(below.len());
         let (name, path_info) = path.split_at(at + len);

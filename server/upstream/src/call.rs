@@ -59,8 +59,6 @@ pub struct Call {
     is_reused: bool,
     /// Whether nothing is received because there is no room for it.
     is_paused: bool,
-    /// Whether the application takes nothing more of the request.
-    is_refused: bool,
     failure: Option<Failure>,
 }
 
@@ -95,8 +93,8 @@ impl Call {
         Self::new(application, Conversation::FastCgi(conversation), now)
     }
 
-    /// A request to a program, for the host with this number. None if there is more to be said of it
-    /// than a program can be told, which is reported.
+    /// A request to a program, for the host with this number. None if there is more to be said of
+    /// it than a program can be told, which is reported.
     #[must_use]
     pub fn cgi(
         application: Arc<Application>,
@@ -120,7 +118,6 @@ impl Call {
             since: now,
             is_reused: false,
             is_paused: false,
-            is_refused: false,
             failure: None,
         }
     }
@@ -156,22 +153,18 @@ impl Call {
             State::Open => {}
         }
         let was_sent = self.conversation.is_sent();
-        if !self.is_refused
-            && let Err(failure) = self.conversation.refill(d, now)
-        {
+        if let Err(failure) = self.conversation.refill(d, now) {
             self.fail(d, failure);
             return Next::Over { keeps: false };
         }
         if !was_sent && self.conversation.is_sent() {
             self.since = now; // the end of a body sends nothing, and yet the request is complete
         }
-        if !self.is_refused {
-            if !self.conversation.to_send().is_empty() {
-                return Next::Send(self.conversation.to_send());
-            }
-            if self.conversation.ends_sending() {
-                return Next::EndSending;
-            }
+        if !self.conversation.to_send().is_empty() {
+            return Next::Send(self.conversation.to_send());
+        }
+        if self.conversation.ends_sending() {
+            return Next::EndSending;
         }
         let is_paused = !self.wants_input(d);
         if self.is_paused && !is_paused {
@@ -212,12 +205,6 @@ impl Call {
         self.conversation.sending_ended();
     }
 
-    /// Reports that a send has failed: the application takes nothing more of the request. It may
-    /// have replied before, as programs do that do not care for a body.
-    pub fn send_failed(&mut self) {
-        self.is_refused = true;
-    }
-
     /// Takes received bytes, of which there is at least one.
     #[inline]
     pub fn ingest<D: Downstream>(&mut self, d: &mut D, bytes: &[u8], now: Tick) {
@@ -238,7 +225,6 @@ impl Call {
             return;
         }
         if self.is_reused && self.conversation.rewind() {
-            self.is_refused = false;
             self.state = State::Again;
             return;
         }

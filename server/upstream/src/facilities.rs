@@ -33,8 +33,8 @@ pub trait SpoolFile: Send {
 /// Makes such a file.
 pub type OpenSpool = Arc<dyn Fn() -> io::Result<Box<dyn SpoolFile>> + Send + Sync>;
 
-/// Has a program started that a message describes ([`crate::StartProgram`]). Returns a connection to
-/// its standard input and output. It never waits: `WouldBlock` says that it may be tried again.
+/// Has a program started that a message describes ([`crate::StartProgram`]). Returns a connection
+/// to its standard input and output. It never waits: `WouldBlock` says that it may be tried again.
 pub type StartPrograms = Arc<dyn Fn(&[u8]) -> io::Result<OwnedFd> + Send + Sync>;
 
 /// What is set from outside.

@@ -30,6 +30,8 @@ pub enum Failure {
     HeadTooLarge,
     /// The framing of the reply's content is broken.
     Content(BodyError),
+    /// Interim responses without end, and no reply.
+    Interims,
     /// A protocol was switched that no request has asked for.
     Switched,
     /// The bytes are no FastCGI records of the request.
@@ -67,6 +69,7 @@ impl Failure {
             | Self::ScriptHead
             | Self::Declined(_)
             | Self::NotStarted(Refusal::Failed)
+            | Self::Interims
             | Self::Switched => 502,
             Self::NotStarted(Refusal::Missing) => 404,
             Self::NotStarted(Refusal::Forbidden) => 403,
@@ -104,6 +107,9 @@ impl fmt::Display for Failure {
             Self::Overloaded => out.write_str("it has as many requests as it takes"),
             Self::Declined(status) => {
                 write!(out, "it refused the request with FastCGI protocol status {status}")
+            }
+            Self::Interims => {
+                out.write_str("its reply: more than 1000 interim responses before it")
             }
             Self::Switched => out.write_str("its reply: 101, which was not asked for"),
             Self::NotStarted(Refusal::Missing) => out.write_str("there is no such program"),

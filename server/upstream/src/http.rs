@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use http1::{BodyFraming, BodySkipper, Expectation, Head, Method, ResponseBody, ResponseHead};
-use http1::{Target, is_name, parse_response_head};
+use http1::{Target, Version, is_name, parse_response_head};
 
 use crate::downstream::{Body, Downstream, Length};
 use crate::failure::Failure;
@@ -17,6 +17,10 @@ use crate::upgrade::{self, Upgrade};
 
 /// The largest head of a reply.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// The largest number of interim responses to one request. Each counts as progress: without a bound
+/// an application that sends nothing else would hold its request for ever.
+const INTERIMS_MAX: usize = 1000;
 
 /// Bytes of a request's body that are sent at once.
 pub(crate) const PIECE_BYTES_MAX: usize = 16 * 1024;
@@ -51,6 +55,7 @@ pub(crate) struct Http {
     partial: Vec<u8>,
     reply: Reply,
     upgrade: Upgrade,
+    interims: usize,
     /// Whether the application takes another request on the connection.
     keeps: bool,
 }
@@ -94,6 +99,7 @@ impl Http {
             partial: Vec::new(),
             reply: Reply::Head,
             upgrade,
+            interims: 0,
             keeps: false,
         }
     }
@@ -263,8 +269,15 @@ impl Http {
         head: &ResponseHead,
         bytes: &[u8],
     ) -> Result<(), Failure> {
+        if head.len > HEAD_BYTES_MAX {
+            return Err(Failure::HeadTooLarge);
+        }
         let fields = ReplyFields::new(head.lines(bytes), head.names_fields);
+        if head.status < 200 {
+            self.interims += 1;
+        }
         match head.status {
+            _ if self.interims > INTERIMS_MAX => return Err(Failure::Interims),
             100 => {
                 if let RequestBody::ToBeAskedFor(_) = self.body {
                     self.body = RequestBody::Streaming;
@@ -282,7 +295,8 @@ impl Http {
                         Length::Unknown
                     }
                 };
-                self.keeps = head.keep_alive;
+                // Servers of HTTP/1.0 that keep connections do so by a custom, and not by its rules.
+                self.keeps = head.keep_alive && head.version == Version::Http11;
                 d.reply(head.status, length, fields);
                 self.reply = match head.body {
                     ResponseBody::Framed(framing) => Reply::Content(BodySkipper::new(framing)),

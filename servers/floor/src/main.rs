@@ -11,11 +11,13 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod relay;
 
 use answer::Answers;
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::send::{recv, send, sendfile};
 use os::socket::{self, ListenOptions};
+use relay::Relay;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -28,12 +30,14 @@ use std::thread;
 const HELP: &str =
     "floor --listen ADDRESS --root FOLDER --paths FILE --head FILE [--connection close]
       [--threads N]
+floor --listen ADDRESS --relay ADDRESS
 
   --paths FILE    the paths to serve, one a line, behind a tab the file if it has another name;
                   where they are numbered, a request for .../7.txt gets the 7th from 0 without a
                   look at the rest
   --head FILE     the head of every answer; its Content-Length is corrected
   --threads N     loops, among which the kernel deals connections out [default: 1]
+  --relay ADDRESS  the application to which the bytes of clients are handed on, unread
 ";
 
 /// Descriptors are indices here, so this is also the most connections there can be.
@@ -57,13 +61,39 @@ fn main() -> ExitCode {
         println!("floor {}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }
-    match open(&arguments).and_then(serve) {
+    match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("floor: {why}\n\n{HELP}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn run(arguments: &[String]) -> io::Result<()> {
+    match options(arguments).get("relay") {
+        None => open(arguments).and_then(serve),
+        Some(application) => {
+            os::limits::raise_descriptor_limit()?;
+            let address = address(&options(arguments))?;
+            let listener = socket::listen(address, &listening(1))?;
+            Relay::new(listener, application.parse().map_err(io::Error::other)?)?.serve()
+        }
+    }
+}
+
+/// What was typed, by the names of options.
+fn options(arguments: &[String]) -> HashMap<&str, &str> {
+    let pairs = arguments.chunks_exact(2);
+    pairs.filter_map(|pair| Some((pair[0].strip_prefix("--")?, pair[1].as_str()))).collect()
+}
+
+fn option<'a>(options: &HashMap<&str, &'a str>, name: &str) -> io::Result<&'a str> {
+    options.get(name).copied().ok_or_else(|| io::Error::other(format!("--{name} is missing")))
+}
+
+fn address(options: &HashMap<&str, &str>) -> io::Result<SocketAddr> {
+    option(options, "listen")?.parse().map_err(io::Error::other)
 }
 
 struct Floor {
@@ -91,14 +121,9 @@ enum Fate {
 
 /// Opens a floor for each thread, all at one address.
 fn open(arguments: &[String]) -> io::Result<Vec<Floor>> {
-    let options: HashMap<&str, &str> = arguments
-        .chunks_exact(2)
-        .filter_map(|pair| Some((pair[0].strip_prefix("--")?, pair[1].as_str())))
-        .collect();
-    let option = |name: &str| {
-        options.get(name).copied().ok_or_else(|| io::Error::other(format!("--{name} is missing")))
-    };
-    let mut address: SocketAddr = option("listen")?.parse().map_err(io::Error::other)?;
+    let options = options(arguments);
+    let option = |name: &str| option(&options, name);
+    let mut address = address(&options)?;
     let answers = Answers::prepare(option("root")?, option("paths")?, option("head")?)?;
     let answers = Arc::new(answers);
     let keep_alive = option("connection").is_ok_and(|connection| connection != "close");

@@ -10,6 +10,7 @@ use std::thread;
 
 use lab::http::{self, Connection};
 use lab::testbed::{Affinity, Place};
+use lab::trial::Target;
 use lab::{
     Found, Installed, Launch, RunningServer, ServerDescription, SourceTree, StartError, Values,
 };
@@ -54,7 +55,7 @@ fn every_server_serves_what_is_there_and_stops() {
     let stage = Stage::create();
     // Ropewalk and its engines have their own test.
     let descriptions: Vec<ServerDescription> =
-        shipped().into_iter().filter(|description| description.name != "ropewalk").collect();
+        shipped().into_iter().filter(|it| !it.name.starts_with("ropewalk")).collect();
     let found = Found::detect(&descriptions, &[], &SourceTree::find(true)).unwrap();
     let wanted = std::env::var(MUST_BE_THERE).unwrap_or_default();
     for absent in found.skipped {
@@ -79,8 +80,13 @@ fn every_engine_is_a_server() {
         .into_iter()
         .filter(|description| description.name.starts_with("ropewalk"))
         .collect();
-    let expected = names.map(|name| format!("ropewalk:{name}"));
-    let expected: Vec<String> = std::iter::once("ropewalk".to_owned()).chain(expected).collect();
+    let names: Vec<&str> = names.collect();
+    let of_template = |template: &str| {
+        let engines = names.iter().map(|name| format!("{template}:{name}"));
+        std::iter::once(template.to_owned()).chain(engines).collect::<Vec<_>>()
+    };
+    let templates = ["ropewalk", "ropewalk-fastcgi", "ropewalk-proxy"];
+    let expected: Vec<String> = templates.into_iter().flat_map(of_template).collect();
     assert_eq!(
         ours.iter().map(|description| description.name.clone()).collect::<Vec<_>>(),
         expected
@@ -95,12 +101,55 @@ fn every_engine_is_a_server() {
     }
     let found = Found::detect(&ours, &[], &SourceTree::find(false)).unwrap();
     for absent in found.skipped {
+        if absent.reason.starts_with("the application behind it: ") {
+            skip(&absent.name, &absent.reason);
+            continue;
+        }
         // Rings may be absent, with a message, where the kernel does not permit them; no other
         // engine may.
-        assert_eq!(absent.name, "ropewalk:rings", "{absent:?}");
+        assert!(absent.name.ends_with(":rings"), "{absent:?}");
         assert!(!absent.reason.is_empty() && absent.command == "ropewalk doctor", "{absent:?}");
     }
     Stage::create().try_all(&found.installed);
+}
+
+/// What the application uses is not taken for the server's, and it ends with its server.
+#[test]
+fn an_application_is_apart_from_its_server() {
+    let front = shipped().into_iter().find(|description| description.name == "nginx-proxy");
+    let front = front.unwrap();
+    let Ok(installed) = front.install(&SourceTree::find(false)) else {
+        return skip("an application behind a server", &front.package);
+    };
+    let stage = Stage::create();
+    let launch = Launch { workers: 1, ..stage.launch() };
+    let server = RunningServer::start(&installed, &front.settings[0], &launch).unwrap();
+    stage.compare(&server, Connection::KeepAlive).unwrap();
+    let target = Target::of_server(&server);
+    let application = target.applications()[0];
+    wait_until(|| server.group().processes().len() == 2 && application.processes().len() == 2);
+    assert!(application.cpu_ns() > 0 && server.group().cpu_ns() > 0);
+    let (of_server, behind) = (server.group().processes(), application.processes());
+    assert!(!of_server.iter().any(|pid| behind.contains(pid)), "{of_server:?} {behind:?}");
+    server.stop();
+    wait_until(|| !behind.iter().any(|pid| is_running(*pid)));
+}
+
+/// An application that does not listen is named, with what it printed.
+#[test]
+fn an_application_that_does_not_listen_is_named() {
+    let text = EXAMPLE.replace("/nonexistent/example", "true").replace(
+        "stop =",
+        "application = { detect = ['true'], command = ['sh', '-c', 'echo no room; exit 1'] }\n\
+         stop =",
+    );
+    let description = ServerDescription::parse(&text).unwrap();
+    let installed = description.install(&SourceTree::find(false)).unwrap();
+    let (stage, setting) = (Stage::create(), &description.settings[0]);
+    let why = RunningServer::start(&installed, setting, &stage.launch()).unwrap_err();
+    let expected =
+        "it does not serve (the application behind it does not listen): it ended: no room";
+    assert_eq!(why.to_string(), expected);
 }
 
 #[test]

@@ -42,6 +42,8 @@ pub(crate) use window::WindowUse;
 pub struct Watched<'a> {
     /// The servers.
     pub groups: Vec<&'a Group>,
+    /// The applications behind them.
+    pub applications: Vec<&'a Group>,
     /// The control groups around all servers, if there are any.
     pub enclosure: Option<&'a Enclosure>,
     /// The CPUs that they use.
@@ -66,6 +68,7 @@ pub struct Snapshot {
     at_us: u64,
     took_us: u64,
     cpu_ns: u64,
+    application_ns: u64,
     split_us: Option<(u64, u64)>,
     cores: Vec<Cpu>,
     blocks: Blocks,
@@ -85,6 +88,8 @@ pub struct Observed {
     pub look_us: u64,
     /// Processor time of the servers.
     pub cpu_us: u64,
+    /// Processor time of the applications behind the servers; none where there are none.
+    pub application_cpu_us: Option<u64>,
     /// Processor time of the servers in user mode.
     pub cpu_user_us: Option<u64>,
     /// Processor time of the servers in system mode.
@@ -170,6 +175,7 @@ impl<'a> Observer<'a> {
             at_us: begun_us,
             took_us: 0,
             cpu_ns: self.watched.groups.iter().map(|group| group.cpu_ns()).sum(),
+            application_ns: self.watched.applications.iter().map(|group| group.cpu_ns()).sum(),
             split_us: cpu::split_us(unified, &self.watched.groups),
             cores: cpu::read(),
             blocks: Blocks::read(&self.watched, &processes),
@@ -306,6 +312,8 @@ fn between(first: &Snapshot, last: &Snapshot, watched: &Watched<'_>) -> Observed
         elapsed_us: last.at_us - first.at_us,
         look_us: last.took_us,
         cpu_us: last.cpu_ns.saturating_sub(first.cpu_ns) / 1000,
+        application_cpu_us: (!watched.applications.is_empty())
+            .then(|| last.application_ns.saturating_sub(first.application_ns) / 1000),
         cpu_user_us: split.map(|(user, _)| user),
         cpu_system_us: split.map(|(_, system)| system),
         softirq_us: softirq,

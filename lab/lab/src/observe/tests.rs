@@ -35,7 +35,14 @@ fn observe(work: &str, system_calls: bool, device: Option<Device>) -> Option<Obs
     }
     let cpus = os::affinity::allowed_cpus();
     let enclosure = Some(&enclosure);
-    let watched = Watched { groups: vec![&group], enclosure, cpus, device, system_calls };
+    let watched = Watched {
+        groups: vec![&group],
+        enclosure,
+        cpus,
+        device,
+        system_calls,
+        ..Watched::default()
+    };
     let observer = Observer::new(watched);
     let first = observer.snapshot();
     let mut stdin = shell.stdin.take().expect("it is piped");

@@ -282,6 +282,7 @@ impl Stage<'_> {
     fn observer<'s>(&self, entered: &'s Entered, ready: &'s Ready, is_alone: bool) -> Observer<'s> {
         Observer::new(Watched {
             groups: ready.target().groups(),
+            applications: ready.target().applications(),
             enclosure: is_alone.then_some(&entered.enclosure),
             cpus: entered.server_cpus(),
             device: entered.device.clone(),

@@ -171,9 +171,12 @@ pub(super) fn disturbances(parts: &[Part<'_>]) -> Option<BTreeMap<Disturbed, f64
         waited_us: waited(first.observed.run_queue_wait_us),
         wake_ups: parts.iter().map(wake_ups).sum(),
     };
+    // An application runs where its server does not, which is where the clients are: it is no
+    // stranger there.
+    let own = |part: &Part<'_>| part.load.cpu_us + part.observed.application_cpu_us.unwrap_or(0);
     let generators = CpuUsage {
         cpus: &client_cpus,
-        cpu_us: parts.iter().map(|part| part.load.cpu_us).sum(),
+        cpu_us: parts.iter().map(own).sum(),
         waited_us: waited(first.load.waited_us),
         wake_ups: parts.iter().map(|part| part.load.wake_ups).sum(),
     };

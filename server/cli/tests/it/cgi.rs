@@ -1,8 +1,9 @@
 //! CGI programs of `ropewalk serve`: what they say on standard error, and the process that starts
 //! them.
 
-use std::fs::{self, Permissions};
-use std::io::Write;
+use std::fs::{self, File, Permissions};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use testkit::{Temporary, comes_true};
@@ -29,21 +30,24 @@ fn start(directory: &Temporary, arguments: &[&str]) -> ServerProcess {
     ServerProcess::start(command.arg("--cgi-bin").arg(bin).args(arguments).args(TIME_TO_END))
 }
 
-/// Engines that call applications.
-fn for_each_caller(test: impl Fn(&[&str]) + Sync) {
-    for_each_engine(|arguments| {
-        let name = arguments[1];
-        if engines::find(name).is_some_and(|spec| spec.applications.is_some()) {
-            test(arguments);
-        }
-    });
-}
-
 fn spawner(server: &ServerProcess) -> Option<u32> {
     children(server.pid()).into_iter().find(|pid| {
         let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         arguments.split(|byte| *byte == 0).any(|argument| argument == b"spawner")
     })
+}
+
+/// Begins a request to a program that hangs. Returns its connection and the program's process.
+fn hang(server: &ServerProcess, directory: &Temporary, file: &str) -> (TcpStream, u32) {
+    let mut client = server.connect();
+    let request = format!("GET /cgi-bin/hang?{file} HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.write_all(request.as_bytes()).unwrap();
+    let path = directory.path().join("site").join(file);
+    let told = || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'));
+    assert!(comes_true(told), "{file}");
+    let program = fs::read_to_string(&path).unwrap().trim().parse().unwrap();
+    assert!(is_running(program));
+    (client, program)
 }
 
 #[test]
@@ -55,14 +59,16 @@ fn standard_error_is_in_the_error_log() {
         ("killed", "kill -9 $$"),
     ]);
     directory.file("bin/text", "");
-    for_each_caller(|arguments| {
+    for_each_engine(|arguments| {
         let server = start(&directory, arguments);
         for (target, status) in [
-            ("/cgi-bin/fine", 200),
+            ("/cgi-bin/killed", 502),
             ("/cgi-bin/said?a", 200),
             ("/cgi-bin/text", 403),
             ("/cgi-bin/missing", 404),
-            ("/cgi-bin/killed", 502),
+            // How a program ended is known a moment after its reply.
+            ("/cgi-bin/fine", 200),
+            ("/cgi-bin/fine", 200),
         ] {
             assert_eq!(server.status(target), status, "{arguments:?}: {target}");
         }
@@ -91,22 +97,53 @@ fn standard_error_is_in_the_error_log() {
 /// The spawner is deaf to signals but those that kill it, and is replaced then.
 #[test]
 fn a_spawner_that_dies_is_replaced() {
-    let directory = programs(&[("fine", "printf 'Content-Type: text/plain\\n\\nfine'")]);
-    for_each_caller(|arguments| {
+    let directory = programs(&[
+        ("fine", "printf 'Content-Type: text/plain\\n\\nfine'"),
+        ("hang", "echo $$ > \"$DOCUMENT_ROOT/$QUERY_STRING\"; exec sleep 60"),
+    ]);
+    for_each_engine(|arguments| {
         let server = start(&directory, arguments);
         assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
         let first = spawner(&server).unwrap();
         ["TERM", "INT", "HUP"].into_iter().for_each(|name| os::signals::send(name, &[first]));
         assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
         assert!(is_running(first));
+        let (_client, program) = hang(&server, &directory, &format!("left-{}", arguments.join("")));
+        // With an answer to a later request it has noted the program that hangs.
+        assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
         os::signals::send("KILL", &[first]);
         // The request waits for the next one.
         assert_eq!(server.status("/cgi-bin/fine"), 200, "{arguments:?}");
         assert!(spawner(&server).is_some_and(|pid| pid != first), "{arguments:?}");
+        assert!(comes_true(|| !is_running(program)), "{arguments:?}: it was left");
         let lines = server.stop();
         let about = |line: &String| line.contains("the spawner of CGI programs (pid ");
         assert_eq!(lines.iter().filter(|line| about(line)).count(), 1, "{lines:#?}");
     });
+}
+
+/// A descriptor that the server was started with, as a service manager's listener, is none of a
+/// program's.
+#[test]
+fn programs_inherit_nothing() {
+    let list = "printf 'Content-Type: text/plain\\n\\n'; ls -l /proc/$$/fd";
+    let directory = programs(&[("list", list)]);
+    let mine = directory.file("mine", "");
+    let mut command = std::process::Command::new(ROPEWALK);
+    let command = serve(&mut command, &directory.path().join("site"));
+    command.arg("--cgi-bin").arg(directory.path().join("bin")).args(TIME_TO_END);
+    os::inheritance::pass_on(command, vec![File::open(&mine).unwrap().into()]);
+    let server = ServerProcess::start(command);
+    let inherited = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().flatten();
+    let links = inherited.filter_map(|entry| fs::read_link(entry.path()).ok());
+    assert_eq!(links.filter(|link| *link == mine).count(), 1, "the server has it");
+    let mut client = server.connect();
+    let request = b"GET /cgi-bin/list HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    client.write_all(request).unwrap();
+    let mut listed = String::new();
+    client.read_to_string(&mut listed).unwrap();
+    assert!(listed.contains(" 2 -> pipe:"), "{listed}");
+    assert!(!listed.contains("mine"), "{listed}");
 }
 
 /// However a server ends, its programs end with it.
@@ -114,18 +151,10 @@ fn a_spawner_that_dies_is_replaced() {
 fn programs_end_with_a_server_that_is_killed() {
     let directory =
         programs(&[("hang", "echo $$ > \"$DOCUMENT_ROOT/$QUERY_STRING\"; exec sleep 60")]);
-    for_each_caller(|arguments| {
+    for_each_engine(|arguments| {
         let server = start(&directory, arguments);
         let spawner = spawner(&server).unwrap();
-        let mut client = server.connect();
-        let file = format!("pid-{}-{}", arguments[1], arguments.len());
-        let request = format!("GET /cgi-bin/hang?{file} HTTP/1.1\r\nHost: h\r\n\r\n");
-        client.write_all(request.as_bytes()).unwrap();
-        let path = directory.path().join("site").join(file);
-        let told = || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'));
-        assert!(comes_true(told), "{arguments:?}");
-        let program = fs::read_to_string(&path).unwrap().trim().parse().unwrap();
-        assert!(is_running(program));
+        let (client, program) = hang(&server, &directory, &format!("pid-{}", arguments.join("")));
         os::signals::send("KILL", &[server.pid()]);
         // Worker processes whose supervisor has gone finish what they have under way.
         drop(client);

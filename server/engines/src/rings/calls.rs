@@ -27,12 +27,14 @@ pub(crate) struct RingLine {
     is_connecting: bool,
     /// Whether the last receive has filled its buffer.
     has_more: bool,
+    /// Whether a send has failed. A reply may have come before, and is received.
+    is_broken: bool,
 }
 
 impl From<OwnedFd> for RingLine {
     fn from(socket: OwnedFd) -> Self {
         let socket = RingSocket::new(socket.into());
-        Self { socket, is_connecting: true, has_more: false }
+        Self { socket, is_connecting: true, has_more: false, is_broken: false }
     }
 }
 
@@ -58,22 +60,23 @@ impl RingLine {
 
     /// Has the ring send a few bytes, which it copies; more of them are sent by a call. Returns how
     /// many were sent; none while a send is under way, or waits for room.
-    fn send(&mut self, ring: &mut Ring, key: u64, bytes: &[u8]) -> io::Result<Option<usize>> {
-        if self.socket.is_sending() {
-            return Ok(None);
+    fn send(&mut self, ring: &mut Ring, key: u64, bytes: &[u8]) -> Option<usize> {
+        if self.is_broken || self.socket.is_sending() {
+            return None;
         }
         if bytes.len() <= COALESCED_BYTES_MAX {
             self.socket.begin_send(ring, key, [bytes, b""]);
-            return Ok(None);
+            return None;
         }
-        let socket = ring.ordinary(&self.socket.descriptor)?;
-        match os::send::send(socket, bytes, false) {
+        let socket = ring.ordinary(&self.socket.descriptor);
+        match socket.and_then(|socket| os::send::send(socket, bytes, false)) {
+            Ok(n) => return Some(n),
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
                 self.socket.wait_for_room(ring, key);
-                Ok(None)
             }
-            sent => sent.map(Some),
+            Err(_) => self.is_broken = true,
         }
+        None
     }
 
     /// Moves bytes between an application and its client's stream until neither end can go on.
@@ -93,26 +96,21 @@ impl RingLine {
                     return Joint::Over { keeps: keeps && !self.socket.is_at_end };
                 }
                 Next::Wait => return Joint::Waits,
-                Next::Recv => {}
                 Next::EndSending => {
                     // It fails if the connection has ended, which is received.
-                    let socket = ring.ordinary(&self.socket.descriptor);
-                    let _ = socket.and_then(os::socket::shutdown_write);
+                    if let Ok(socket) = ring.ordinary(&self.socket.descriptor) {
+                        let _ = os::socket::shutdown_write(socket);
+                    }
                     call.sending_ended();
                     continue;
                 }
-                Next::Send(bytes) => match self.send(ring, key, bytes) {
-                    Ok(None) => {}
-                    Ok(Some(n)) => {
+                Next::Recv => {}
+                Next::Send(bytes) => {
+                    if let Some(n) = self.send(ring, key, bytes) {
                         call.sent(n, now);
                         continue;
                     }
-                    // A reply may have come before the failure.
-                    Err(_) => {
-                        call.send_failed();
-                        continue;
-                    }
-                },
+                }
             }
             if !call.wants_input(d) {
                 return Joint::Waits;
@@ -214,8 +212,8 @@ impl RingLoop {
         upstream.line.socket.sending_ended();
         match (result, &mut upstream.out) {
             (Ok(count), Some(out)) => out.call.sent(count, now),
-            (Err(_), Some(out)) => out.call.send_failed(),
-            (_, None) => {}
+            (Ok(_), None) => {}
+            (Err(_), _) => upstream.line.is_broken = true,
         }
         self.go_on_with_call(key);
     }

@@ -58,9 +58,8 @@ pub(super) fn read_routes(host: &mut HostSettings, value: &Value<'_>) -> Result<
         let ApplicationSettings { protocol, fastcgi, .. } = &row.application;
         *protocol != Protocol::FastCgi && *fastcgi != FastCgiSettings::default()
     };
-    match host.routes.iter().find(is_idle) {
-        Some(row) => return Err(value.fault(ConfigFault::FastCgiKey(row.path.clone()))),
-        None => {}
+    if let Some(row) = host.routes.iter().find(is_idle) {
+        return Err(value.fault(ConfigFault::FastCgiKey(row.path.clone())));
     }
     bound_programs(host, value)
 }

@@ -23,7 +23,8 @@ use crate::spawner;
 use crate::stop_deadline::WORKERS_END_US;
 
 /// Runs a worker process until the supervisor ends it or has ended, or a helper process or the
-/// spawner until the server has ended. The arguments come from the server, and are not typed by a person.
+/// spawner until the server has ended. The arguments come from the server, and are not typed by a
+/// person.
 ///
 /// # Errors
 /// One line, if there is no supervisor to send it to: the process was not started by one.

@@ -2,13 +2,14 @@
 //! anything themselves.
 //!
 //! It is this program, started by exec before the server has listeners or threads that serve, as
-//! worker processes and helper processes are, and not by fork alone: it has nothing of the server in
-//! its memory or its descriptors, and is small, so that programs start quickly. Workers send it a
-//! message for each program, with one end of a pair of sockets, on a socket that they share and that
-//! keeps messages apart. If the spawner dies the server starts another at the same socket, in which
-//! the requests wait meanwhile.
+//! worker processes and helper processes are, and not by fork alone: it has nothing of the server
+//! in its memory or its descriptors, and is small, so that programs start quickly. Workers send it
+//! a message for each program, with one end of a pair of sockets, on a socket that they share and
+//! that keeps messages apart. If the spawner dies the server ends what it has left, and starts
+//! another at the same socket, in which the requests wait meanwhile.
 
 mod folders;
+mod groups;
 mod process;
 mod running;
 
@@ -19,12 +20,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
+use os::socket::Readiness;
 use upstream::{Address, START_BYTES_MAX, StartPrograms};
 
 use crate::config::{Config, Settings, WorkerProgram};
 use crate::report;
+
+use groups::Groups;
 
 pub(crate) use process::run;
 
@@ -32,7 +35,7 @@ pub(crate) use process::run;
 pub(crate) const NAME: &str = "spawner";
 
 /// How long the spawner may take to end all programs: they have two seconds after SIGTERM.
-const END_US: u64 = 4_000_000;
+const END_MS: u64 = 4_000;
 
 /// The spawner of a server.
 pub(crate) struct Spawner {
@@ -42,6 +45,8 @@ pub(crate) struct Spawner {
     sender: OwnedFd,
     /// The end at which the spawner receives, kept for the next one.
     receiver: OwnedFd,
+    groups_file: OwnedFd,
+    groups: Groups,
     child: Child,
 }
 
@@ -96,8 +101,9 @@ impl Spawner {
         let configuration = os::shared_memory::create_text(&config.show())?;
         let (receiver, sender) = os::passing::message_pair(START_BYTES_MAX)?;
         let program = config.worker_program.clone();
-        let child = start(&program, &configuration, &receiver)?;
-        Ok(Some(Self { program, configuration, sender, receiver, child }))
+        let (groups_file, groups) = Groups::create()?;
+        let child = start(&program, [&receiver, &configuration, &groups_file])?;
+        Ok(Some(Self { program, configuration, sender, receiver, groups_file, groups, child }))
     }
 
     /// A copy of the end that workers send at.
@@ -112,7 +118,8 @@ impl Spawner {
             "the spawner of CGI programs (pid {}) has died: {status}; another is started",
             self.child.id()
         ));
-        match start(&self.program, &self.configuration, &self.receiver) {
+        self.groups.kill_all();
+        match start(&self.program, [&self.receiver, &self.configuration, &self.groups_file]) {
             Ok(child) => self.child = child,
             Err(why) => report(&format!("the spawner of CGI programs cannot be started: {why}")),
         }
@@ -120,27 +127,23 @@ impl Spawner {
 
     /// Has all programs ended, and waits for that.
     pub(crate) fn end(mut self) {
-        const TURN: Duration = Duration::from_millis(5);
-        // Whoever has copies of it: the spawner gets the end.
-        let _ = os::socket::shutdown_both(self.sender.as_fd());
-        let until_us = os::clock::now() + END_US;
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if os::clock::now() >= until_us {
+        drop(self.receiver); // so that only the spawner has it
+        // Whoever has copies of this end: the spawner gets the end of what is sent.
+        let _ = os::socket::shutdown_write(self.sender.as_fd());
+        match os::socket::wait_ready(self.sender.as_fd(), Readiness::Readable, END_MS) {
+            Ok(true) => {
+                let _ = self.child.wait(); // it has closed its end, by ending
+            }
+            _ => {
                 report("CGI programs still run after SIGKILL: the server ends without them");
                 let _ = self.child.kill();
-                return;
             }
-            std::thread::sleep(TURN);
         }
     }
 }
 
-fn start(
-    program: &WorkerProgram,
-    configuration: &OwnedFd,
-    receiver: &OwnedFd,
-) -> io::Result<Child> {
-    let passed = vec![receiver.try_clone()?, configuration.try_clone()?];
+fn start(program: &WorkerProgram, passed: [&OwnedFd; 3]) -> io::Result<Child> {
+    let passed = passed.into_iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>()?;
     let mut command = Command::new(&program.path);
     command.args(&program.arguments).arg(NAME);
     command.args(passed.iter().map(|descriptor| descriptor.as_raw_fd().to_string()));

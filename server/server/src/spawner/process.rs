@@ -1,18 +1,18 @@
 //! The work of the spawner: to start programs, to pass on what they say on standard error, and to
 //! leave nothing of them when they have ended or are not wanted any more.
 //!
-//! A program is not wanted any more when the worker has closed its end of the connection that is the
-//! program's standard input and output. The spawner must learn that without keeping the connection
-//! open itself: its end would not show while the spawner has a copy of the program's descriptor. So
-//! it watches the descriptor for a hang-up, starts the program and closes its own copy. An epoll set
-//! watches an open file and not a number: the file stays in it until the last process has closed it
-//! (epoll(7), "Questions and answers"), which is the end of the reply and ends the watch.
+//! A program is not wanted any more when the worker has closed its end of the connection that is
+//! the program's standard input and output. The spawner must learn that without keeping the
+//! connection open itself: its end would not show while the spawner has a copy of the program's
+//! descriptor. So it watches the descriptor for a hang-up, starts the program and closes its own
+//! copy. An epoll set watches an open file and not a number: the file stays in it until the last
+//! process has closed it (epoll(7), "Questions and answers"), which is the end of the reply and
+//! ends the watch.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::errors::Cause;
@@ -20,6 +20,7 @@ use os::signals::{Signal, SignalDescriptor};
 use upstream::{Diagnostics, Refusal, ReportDiagnostic, START_BYTES_MAX, StartProgram};
 
 use super::folders::Folders;
+use super::groups::Groups;
 use super::running::{self, Running};
 use crate::config::Config;
 use crate::error_log;
@@ -28,7 +29,7 @@ use crate::stop_deadline::StopDeadline;
 
 /// Programs at a time, with those that have closed their output and go on: each takes two
 /// descriptors here.
-const PROGRAMS_MAX: usize = 1024;
+pub(super) const PROGRAMS_MAX: usize = 1024;
 
 /// The limit of descriptors that programs start with.
 const DESCRIPTORS_MAX: u64 = 4096;
@@ -37,35 +38,41 @@ const DESCRIPTORS_MAX: u64 = 4096;
 /// before they are killed.
 const END_US: u64 = 3_000_000;
 
-/// How long the last lines of the error log may take.
-const LAST_LINES_US: u64 = 500_000;
-
 const SOCKET: u64 = 0;
 const SIGNALS: u64 = 1;
 
 /// Runs a spawner until the server has ended. The arguments are the numbers of the inherited
 /// descriptors; an error concerns the arguments.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let [socket, configuration] = arguments else { return Err("too few descriptors".into()) };
+    let [socket, configuration, groups] = arguments else {
+        return Err("too few descriptors".into());
+    };
     let take = |number: &String| {
         let number = number.parse().map_err(|_| format!("{number:?} is no descriptor"))?;
         os::inheritance::take(number).map_err(|why| why.to_string())
     };
-    let (socket, configuration) = (take(socket)?, take(configuration)?);
+    let (socket, configuration, groups) = (take(socket)?, take(configuration)?, take(groups)?);
+    close_others();
     let signals = SignalDescriptor::new(&Signal::ALL).map_err(|why| why.to_string())?;
     // Programs must not wait for a reader of standard error.
     let reporter = report::begin().map_err(|why| why.to_string())?;
     let _ = os::limits::lower_descriptor_limit(DESCRIPTORS_MAX);
-    let worked = SpawnerProcess::new(socket, &configuration, signals).and_then(SpawnerProcess::run);
+    let worked =
+        SpawnerProcess::new(socket, &configuration, &groups, signals).and_then(SpawnerProcess::run);
     if let Err(why) = worked {
         report(&format!("spawner of CGI programs: {why}"));
     }
-    let mut deadline = StopDeadline::new(LAST_LINES_US, || {
-        std::thread::sleep(Duration::from_millis(5));
-        false
-    });
-    reporter.end(&mut deadline);
+    reporter.end(&mut StopDeadline::passed());
     Ok(())
+}
+
+/// Closes what this process has inherited besides: of whatever has started the server, as listeners
+/// that a service manager passes on. Programs would inherit it.
+fn close_others() {
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
+    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let numbers: Vec<RawFd> = numbers.collect();
+    numbers.into_iter().for_each(|number| drop(os::inheritance::take(number)));
 }
 
 struct SpawnerProcess {
@@ -76,6 +83,8 @@ struct SpawnerProcess {
     /// The standard input of programs whose request has no body.
     nothing: File,
     log: Option<ReportDiagnostic>,
+    /// What the server ends if this process dies.
+    groups: Groups,
     /// By the number that the keys of their events are made of.
     programs: HashMap<u64, Running>,
     last_number: u64,
@@ -88,6 +97,7 @@ impl SpawnerProcess {
     fn new(
         socket: OwnedFd,
         configuration: &OwnedFd,
+        groups: &OwnedFd,
         signals: SignalDescriptor,
     ) -> Result<Self, String> {
         let configuration = os::shared_memory::read_text(configuration.as_fd())
@@ -98,15 +108,18 @@ impl SpawnerProcess {
             let epoll = Epoll::new()?;
             epoll.add(socket.as_fd(), Interest::READ, SOCKET)?;
             epoll.add(signals.as_fd(), Interest::READ, SIGNALS)?;
-            Ok((epoll, error_log::Budget::new()?, File::open("/dev/null")?))
+            let groups = Groups::open(groups)?;
+            Ok((epoll, error_log::Budget::new()?, File::open("/dev/null")?, groups))
         };
-        let (epoll, budget, nothing) = prepare().map_err(|why: io::Error| why.to_string())?;
+        let (epoll, budget, nothing, groups) =
+            prepare().map_err(|why: io::Error| why.to_string())?;
         Ok(Self {
             socket,
             signals,
             epoll,
             folders: Folders::new(&settings.hosts),
             nothing,
+            groups,
             log: error_log::diagnostic_logger(settings.log.errors, budget),
             programs: HashMap::new(),
             last_number: 0,
@@ -156,7 +169,7 @@ impl SpawnerProcess {
                     self.end();
                     break;
                 }
-                Ok((len, Some(end))) => self.begin(&buffer[..len], end),
+                Ok((len, Some(end))) => self.begin(&buffer[..len], &end),
                 Ok((_, None)) => {}
                 Err(_) => break, // nothing more is there
             }
@@ -173,9 +186,9 @@ impl SpawnerProcess {
     }
 
     /// Starts a program for a message, or else tells the worker why not.
-    fn begin(&mut self, message: &[u8], end: OwnedFd) {
+    fn begin(&mut self, message: &[u8], end: &OwnedFd) {
         let Some(start) = StartProgram::decode(message) else { return };
-        if let Err(refusal) = self.start(&start, &end) {
+        if let Err(refusal) = self.start(&start, end) {
             let _ = os::send::send(end.as_fd(), &[refusal.byte()], false); // it has room for a byte
         }
     }
@@ -211,12 +224,13 @@ impl SpawnerProcess {
             refusal
         })?;
         // A number of a group that is used again is that of one which is over.
-        self.programs.retain(|_, other| other.id() != program.id());
+        self.forget(|other| other.id() == program.id());
         if let Some(errors) = &program.errors
             && self.epoll.add(errors.as_fd(), Interest::READ, 2 * number + 1).is_err()
         {
             program.terminate(os::clock::now()); // no memory for the watch
         }
+        self.groups.add(program.id());
         self.programs.insert(number, program);
         Ok(())
     }
@@ -234,7 +248,8 @@ impl SpawnerProcess {
         }
     }
 
-    /// Those to end are for the server, which ends this process; another says that a child has ended.
+    /// Those to end are for the server, which ends this process; another says that a child has
+    /// ended.
     fn take_signals(&mut self) {
         while self.signals.read().is_some() {}
         self.reap();
@@ -248,6 +263,17 @@ impl SpawnerProcess {
                 program.ended(ended, os::clock::now(), self.log.as_ref());
             }
         }
-        self.programs.retain(|_, program| !program.is_over());
+        self.forget(Running::is_over);
+    }
+
+    fn forget(&mut self, is_over: impl Fn(&Running) -> bool) {
+        let groups = self.groups;
+        self.programs.retain(|_, program| {
+            let is_over = is_over(program);
+            if is_over {
+                groups.remove(program.id());
+            }
+            !is_over
+        });
     }
 }

@@ -7,7 +7,10 @@ mod fastcgi;
 mod fastcgi_server;
 #[path = "../it/harness.rs"]
 mod harness;
+mod hostile_replies;
 mod php;
+mod real_servers;
+mod smuggling;
 mod stages;
 #[path = "../it/under_test.rs"]
 mod under_test;

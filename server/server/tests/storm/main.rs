@@ -8,6 +8,8 @@ mod storm;
 mod swarm;
 #[path = "../it/under_test.rs"]
 mod under_test;
+mod upload_application;
+mod uploads;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

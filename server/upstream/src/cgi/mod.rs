@@ -152,8 +152,8 @@ impl Cgi {
         Ok(is_over.then_some(false))
     }
 
-    /// The program and all that it has started have closed their standard output: that is the end of
-    /// the reply, also if a program is still running.
+    /// The program and all that it has started have closed their standard output: that is the end
+    /// of the reply, also if a program is still running.
     pub(crate) fn ended<D: Downstream>(&mut self, d: &mut D) -> Result<(), Failure> {
         self.reply.end(d)
     }

@@ -2,8 +2,8 @@
 
 use std::ffi::CStr;
 
-/// The size of a message, at most. A program gets no variable above 128 KiB (execve(2)), and several
-/// messages must fit into the buffer of a socket.
+/// The size of a message, at most. A program gets no variable above 128 KiB (execve(2)), and
+/// several messages must fit into the buffer of a socket.
 pub const START_BYTES_MAX: usize = 96 * 1024;
 
 /// Bytes before the first text: the host, and whether there is a body.

@@ -1,5 +1,5 @@
-//! What a script is told of its request: the variables of CGI (RFC 3875 §4.1), in the form of FastCGI
-//! or as a program has them.
+//! What a script is told of its request: the variables of CGI (RFC 3875 §4.1), in the form of
+//! FastCGI or as a program has them.
 
 use std::net::IpAddr;
 
@@ -40,7 +40,8 @@ pub(crate) enum Form {
     Texts,
 }
 
-/// The variables of a request. Its script is `file`; without it, the one of its name below the root.
+/// The variables of a request. Its script is `file`; without it, the one of its name below the
+/// root.
 pub(crate) fn environment(
     head: &Head<'_>,
     script: &ScriptRequest<'_>,

@@ -107,23 +107,6 @@ fn an_output_that_is_no_reply_has_its_failure() {
     assert_eq!((pair.client.failure, &*pair.client.content), (None, &b"\x04"[..]));
 }
 
-/// A program that does not read its input may have answered all the same, and its reply may be
-/// waiting for a client that does not read either: nothing is sent again and again meanwhile.
-#[test]
-fn what_a_program_does_not_take_is_dropped_and_its_reply_read() {
-    let mut pair = Pair::of_program(application(""), POST, &script()).unwrap();
-    pair.client.body = b"abcde".to_vec();
-    pair.window = 0;
-    pair.drive();
-    pair.call.send_failed();
-    pair.window = usize::MAX;
-    pair.drive();
-    assert_eq!((pair.sent_text(), pair.has_ended_sending), (String::new(), false));
-    pair.receive(b"Content-Type: text/plain\n\nunheard");
-    pair.end();
-    assert!(pair.client.is_complete);
-}
-
 #[test]
 fn more_than_a_program_can_be_told_is_no_call() {
     let with = |bytes: usize| {

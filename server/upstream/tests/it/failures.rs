@@ -68,6 +68,21 @@ fn a_head_has_a_bound() {
         pair.receive(&[b'x'; 1024]);
     }
     check(&pair, Failure::HeadTooLarge, 502);
+    let mut whole = started(GET);
+    whole.receive(format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(65_536)).as_bytes());
+    check(&whole, Failure::HeadTooLarge, 502);
+}
+
+/// Each is progress, so that no deadline ends them.
+#[test]
+fn interim_responses_have_a_bound() {
+    let mut pair = started(GET);
+    for _ in 0..1000 {
+        pair.receive(b"HTTP/1.1 102 Processing\r\n\r\n");
+        assert_eq!(pair.over, None);
+    }
+    pair.receive(b"HTTP/1.1 102 Processing\r\n\r\n");
+    check(&pair, Failure::Interims, 502);
 }
 
 /// A kept connection may end just when a request is sent on it (hyper 2136). The request is sent

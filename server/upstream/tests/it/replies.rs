@@ -51,6 +51,8 @@ fn the_end_of_a_reply_is_found_by_its_framing() {
     check(GET, "HTTP/1.1 200 OK\r\n\r\nhello", &ok(Length::Unknown, "hello", false));
     let old = "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello";
     check(GET, old, &ok(Length::Known(5), "hello", false));
+    let custom = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello";
+    check(GET, custom, &ok(Length::Known(5), "hello", false));
     let closing = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     check(GET, closing, &ok(Length::Known(0), "", false));
 }

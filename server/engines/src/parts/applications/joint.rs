@@ -26,6 +26,8 @@ pub(crate) struct LineReady {
     pub(crate) is_hung_up: bool,
     /// Whether the last send found no room, and no event has come since.
     pub(crate) is_full: bool,
+    /// Whether a send has failed: there will be no room any more.
+    is_broken: bool,
     /// Whether the connection is still being made.
     pub(crate) is_connecting: bool,
     /// What the call waits for at the socket.
@@ -38,6 +40,7 @@ impl<S: AsFd> Line<S> {
             is_drained: false,
             is_hung_up: false,
             is_full: false,
+            is_broken: false,
             is_connecting: true,
             wanted: Interest::WRITE,
         };
@@ -138,16 +141,13 @@ fn join_at<D: Downstream>(
                 continue;
             }
             Some(Err(why)) if why.kind() == io::ErrorKind::WouldBlock => line.is_full = true,
-            // A reply may have come before the failure.
-            Some(Err(_)) => {
-                call.send_failed();
-                continue;
-            }
+            // A reply may have come before the failure: it is read first.
+            Some(Err(_)) => (line.is_full, line.is_broken) = (true, true),
             None => {}
         }
         let receives = call.wants_input(d);
         if !(receives && line.receive(socket, call, d, buffer, now)) {
-            line.wanted = match (is_sending, receives) {
+            line.wanted = match (is_sending && !line.is_broken, receives) {
                 (true, true) => Interest::READ.with(Interest::WRITE),
                 (true, false) => Interest::WRITE,
                 (false, true) => Interest::READ,

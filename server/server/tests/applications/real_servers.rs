@@ -1,0 +1,187 @@
+//! Servers of other projects, as applications: each serves the same files, writes every request
+//! that it has read to a log, and ends with the test.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use os::guard::Guard;
+use testkit::tools::{APACHE, CADDY, H2O, LIGHTTPD, NGINX, Tool};
+use testkit::{Temporary, comes_true};
+
+/// How a server is started. `{dir}` and `{at}` stand for its folder and its address.
+pub(crate) struct Kind {
+    pub(crate) tool: &'static Tool,
+    command: &'static [&'static str],
+    configuration: &'static str,
+    /// What is before the target of a request in a line of the log, and what is behind it.
+    target: [&'static str; 2],
+}
+
+const NGINX_CONFIGURATION: &str = "\
+daemon off;
+master_process off;
+pid {dir}/pid;
+events { }
+http {
+    log_format request '$request';
+    access_log {dir}/log request;
+    client_body_temp_path {dir}/a; proxy_temp_path {dir}/b; fastcgi_temp_path {dir}/c;
+    uwsgi_temp_path {dir}/d; scgi_temp_path {dir}/e;
+    server { listen {at}; root {dir}/site; }
+}
+";
+
+const APACHE_CONFIGURATION: &str = "\
+ServerRoot {dir}
+PidFile {dir}/pid
+Mutex posixsem
+ServerName h
+Listen {at}
+LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+User www-data
+Group www-data
+KeepAliveTimeout 60
+DocumentRoot {dir}/site
+ErrorLog {dir}/errors
+LogFormat \"%r\" request
+CustomLog {dir}/log request
+";
+
+const H2O_CONFIGURATION: &str = "\
+user: root
+num-threads: 1
+error-log: {dir}/errors
+access-log: { path: {dir}/log, format: '%r' }
+listen: { host: 127.66.0.1, port: {port} }
+hosts: { default: { paths: { /: { file.dir: {dir}/site } } } }
+";
+
+const LIGHTTPD_CONFIGURATION: &str = "\
+server.modules = ( \"mod_accesslog\" )
+server.bind = \"127.66.0.1\"
+server.port = {port}
+server.document-root = \"{dir}/site\"
+server.errorlog = \"{dir}/errors\"
+accesslog.filename = \"{dir}/log\"
+accesslog.format = \"%r\"
+";
+
+const CADDY_CONFIGURATION: &str = "\
+{
+    admin off
+    auto_https off
+    storage file_system {dir}/storage
+    log { \n output file {dir}/errors \n }
+    servers { \n protocols h1 \n }
+}
+http://:{port} {
+    bind 127.66.0.1
+    log { \n output file {dir}/log \n }
+    root * {dir}/site
+    file_server
+}
+";
+
+const REQUEST_LINE: [&str; 2] = [" ", " HTTP/1.1"];
+
+/// All kinds.
+pub(crate) const KINDS: [Kind; 5] = [
+    Kind {
+        tool: &NGINX,
+        command: &["nginx", "-e", "{dir}/errors", "-c", "{dir}/configuration"],
+        configuration: NGINX_CONFIGURATION,
+        target: REQUEST_LINE,
+    },
+    Kind {
+        tool: &APACHE,
+        command: &["apache2", "-DFOREGROUND", "-f", "{dir}/configuration"],
+        configuration: APACHE_CONFIGURATION,
+        target: REQUEST_LINE,
+    },
+    Kind {
+        tool: &H2O,
+        command: &["h2o", "-m", "worker", "-c", "{dir}/configuration"],
+        configuration: H2O_CONFIGURATION,
+        target: REQUEST_LINE,
+    },
+    Kind {
+        tool: &LIGHTTPD,
+        command: &["lighttpd", "-D", "-f", "{dir}/configuration"],
+        configuration: LIGHTTPD_CONFIGURATION,
+        target: REQUEST_LINE,
+    },
+    Kind {
+        tool: &CADDY,
+        command: &["caddy", "run", "--config", "{dir}/configuration", "--adapter", "caddyfile"],
+        configuration: CADDY_CONFIGURATION,
+        target: ["\"uri\":\"", "\""],
+    },
+];
+
+/// A server that runs.
+pub(crate) struct RealServer {
+    kind: &'static Kind,
+    address: SocketAddr,
+    directory: Temporary,
+    process: Child,
+    /// Ends it if the test is killed.
+    _guard: Guard,
+}
+
+impl RealServer {
+    /// Starts a server of files below `/app/`, each of which has its name as its content.
+    pub(crate) fn start(kind: &'static Kind, files: &[&str]) -> Self {
+        let directory = Temporary::new();
+        for name in files {
+            directory.file(&format!("site/app/{name}"), name);
+        }
+        // An address that nothing else on the machine uses: a port that was free is free.
+        let address = TcpListener::bind("127.66.0.1:0").unwrap().local_addr().unwrap();
+        let path = directory.path().display().to_string();
+        let fill = |text: &str| {
+            let text = text.replace("{dir}", &path).replace("{at}", &address.to_string());
+            text.replace("{port}", &address.port().to_string())
+        };
+        directory.file("configuration", fill(kind.configuration));
+        let [program, arguments @ ..] = kind.command else { unreachable!("none is empty") };
+        let mut command = Command::new(program);
+        command.args(arguments.iter().map(|argument| fill(argument)));
+        command.envs(["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"].map(|name| (name, &path)));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn().unwrap();
+        let guard = Guard::new("kill -s TERM \"$1\"", [process.id().to_string()]).unwrap();
+        let server = Self { kind, address, directory, process, _guard: guard };
+        assert!(comes_true(|| TcpStream::connect(address).is_ok()), "{}", kind.tool.name);
+        server
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends the server. Returns the targets of all requests that it has read; of what it could not
+    /// read as a request, the line in its log.
+    pub(crate) fn stop(mut self) -> Vec<String> {
+        os::signals::send("TERM", &[self.process.id()]);
+        self.process.wait().unwrap();
+        let log = fs::read_to_string(self.directory.path().join("log")).unwrap();
+        let [before, behind] = self.kind.target;
+        let target = |line: &str| {
+            let target = line.split_once(before)?.1.split_once(behind)?.0;
+            Some(target.to_owned())
+        };
+        log.lines().map(|line| target(line).unwrap_or_else(|| line.to_owned())).collect()
+    }
+}
+
+impl Drop for RealServer {
+    fn drop(&mut self) {
+        // It has ended unless the test failed.
+        if let Ok(None) = self.process.try_wait() {
+            os::signals::send("TERM", &[self.process.id()]);
+            let _ = self.process.wait();
+        }
+    }
+}
