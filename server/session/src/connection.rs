@@ -95,7 +95,8 @@ pub(crate) enum State {
 ///   which is prepared when half of the last is sent, and kept while the other half is. A driver
 ///   that has no room for it now may put it off ([`Connection::put_off`]) and send the other half.
 /// * There is a deadline, unless a job is out and nothing is left to send: then the connection
-///   waits for its own server.
+///   waits for its own server, or for a client that speaks another protocol by now, whose time the
+///   call keeps.
 /// * After the end of the client's stream nothing is received, and requests that came before it
 ///   are answered. After `Shutdown` nothing is sent. After `Close` nothing changes any more.
 /// * The answer to a job that has ended, or whose connection has, is dropped.
@@ -604,7 +605,7 @@ impl Connection {
             self.finish(w);
         } else if stream.has_room(0) {
             self.state = State::Continuing;
-        } else if stream.awaits_body {
+        } else if stream.awaits_body && !stream.is_tunnel {
             self.state = State::Uploading;
             self.deadline = w.now().plus_ms(w.limits.write_ms);
         } else {
@@ -682,11 +683,19 @@ impl Connection {
 
     /// Notes that the client has shut its side down. Requests before that are still answered.
     fn end_of_stream(&mut self) {
-        self.is_at_end = true;
+        let is_first = !std::mem::replace(&mut self.is_at_end, true);
         if (self.is_streaming() || self.state == State::Spooling)
             && let Some(exchange) = &mut self.exchange
             && exchange.stream().is_some_and(|stream| !stream.is_complete)
         {
+            // The application of another protocol is told, and may go on. The end after the end is
+            // that of both directions.
+            if is_first && exchange.stream().is_some_and(|stream| stream.is_tunnel) {
+                if exchange.stream().is_some_and(|stream| stream.awaits_body) {
+                    self.state = State::Continuing;
+                }
+                return;
+            }
             // The application is not kept busy for a client that has gone.
             exchange.note_client_left();
             self.state = State::Closed { reset: false };

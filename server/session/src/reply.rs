@@ -24,6 +24,8 @@ pub struct Reply {
     pub(crate) exchange: Box<Exchange>,
     pub(crate) after: After,
     peer: SocketAddr,
+    /// Whether the client has shut its side down.
+    pub(crate) is_at_end: bool,
 }
 
 impl Reply {
@@ -39,7 +41,7 @@ impl Reply {
         arrived: &[u8],
         is_last: bool,
     ) -> (Self, Prepared) {
-        let mut reply = Self { exchange: w.take_exchange(), after: After::KeepAlive, peer };
+        let mut reply = Self::new(w, peer, After::KeepAlive);
         let prepared = reply.response().respond(w, bytes, head, arrived, is_last);
         (reply, prepared)
     }
@@ -53,9 +55,13 @@ impl Reply {
         reason: &'static str,
         is_head: bool,
     ) -> (Self, Prepared) {
-        let mut reply = Self { exchange: w.take_exchange(), after: After::Linger, peer };
+        let mut reply = Self::new(w, peer, After::Linger);
         let prepared = reply.response().refuse(w, status, reason, is_head);
         (reply, prepared)
+    }
+
+    fn new(w: &mut Worker, peer: SocketAddr, after: After) -> Self {
+        Self { exchange: w.take_exchange(), after, peer, is_at_end: false }
     }
 
     /// Takes the job that was prepared.
@@ -109,6 +115,12 @@ impl Reply {
         self.exchange.keep(bytes);
     }
 
+    /// Notes that the client has shut its side down while an application is called. Returns whether
+    /// the application is to go on all the same: it speaks another protocol by now.
+    pub fn end_of_stream(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_at_end, true) && self.stream_has(|stream| stream.is_tunnel)
+    }
+
     /// The bytes that the call has not taken.
     #[must_use]
     pub fn unread(&self) -> &[u8] {
@@ -119,7 +131,7 @@ impl Reply {
     /// waits.
     #[must_use]
     pub fn wants_input(&self) -> bool {
-        self.unread().len() < AHEAD_BYTES_MAX
+        !self.is_at_end && self.unread().len() < AHEAD_BYTES_MAX
     }
 
     /// The next bytes of an application's reply, as far as it has come.
@@ -134,7 +146,7 @@ impl Reply {
     /// of the body.
     #[must_use]
     pub fn awaits_client(&self) -> bool {
-        !self.is_sent() || self.stream_has(|stream| stream.awaits_body)
+        !self.is_sent() || self.stream_has(|stream| stream.awaits_body && !stream.is_tunnel)
     }
 
     /// Whether all is sent that has come of an application's reply.

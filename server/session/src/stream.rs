@@ -23,6 +23,9 @@ const CLIENT_LEFT: u16 = 499;
 /// the application can be kept.
 const DROPPED_BYTES_MAX: usize = 64 * 1024;
 
+/// The status of a reply that switches the protocol (RFC 9110 §15.2.2).
+const SWITCHED: u16 = 101;
+
 /// Invites a client to send its body (RFC 9110 §15.2.1).
 pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -42,6 +45,8 @@ pub(crate) struct Stream {
     pub(crate) has_reply: bool,
     /// Whether the content of the reply is sent in chunks.
     pub(crate) is_chunked: bool,
+    /// Whether the reply has switched the protocol: bytes pass as they are, both ways.
+    pub(crate) is_tunnel: bool,
     /// Whether the reply is complete.
     pub(crate) is_complete: bool,
     pub(crate) failure: Option<Failure>,
@@ -113,6 +118,13 @@ impl Connection {
         id == self.job_id() && self.is_streaming() && stream.is_some_and(|it| !it.is_complete)
     }
 
+    /// Whether bytes pass between the client and an application as they are.
+    #[must_use]
+    pub fn is_tunnel(&self) -> bool {
+        let stream = self.exchange.as_ref().and_then(|exchange| exchange.stream());
+        stream.is_some_and(|stream| stream.is_tunnel)
+    }
+
     /// The stream of the call with this number, unless it is not wanted any more: then its
     /// connection is to be closed.
     pub fn stream<'c>(&'c mut self, w: &'c mut Worker, id: JobId) -> Option<StreamRef<'c>> {
@@ -182,7 +194,8 @@ impl Exchange {
 
     /// Takes the next `n` bytes of the request's body.
     pub(crate) fn take_body(&mut self, n: usize) {
-        let Some(mut reader) = self.skipper.take() else { return };
+        // Without framing it is of another protocol.
+        let Some(mut reader) = self.skipper.take() else { return self.consume(n) };
         reader.advance(n as u64);
         self.consume(n);
         if !reader.is_done() {
@@ -222,8 +235,8 @@ impl StreamRef<'_> {
                 Some(Parts { exchange, after, w, is_free, is_at_end: *is_at_end })
             }
             Lender::Reply(reply) => {
-                let Reply { exchange, after, .. } = &mut **reply;
-                Some(Parts { exchange, after, w, is_free, is_at_end: false })
+                let Reply { exchange, after, is_at_end, .. } = &mut **reply;
+                Some(Parts { exchange, after, w, is_free, is_at_end: *is_at_end })
             }
         }
     }
@@ -238,25 +251,31 @@ impl StreamRef<'_> {
     fn put_head(&mut self, status: u16, length: Length, fields: ReplyFields<'_>) {
         let Some(Parts { exchange, after, w, is_free, .. }) = self.parts() else { return };
         let draft = exchange.draft;
-        let is_interim = status < 200;
+        let is_tunnel = status == SWITCHED;
+        let is_interim = status < 200 && !is_tunnel;
         if let Some(stream) = exchange.stream().filter(|_| !is_interim) {
             close_if_uninvited(stream, after);
         }
-        let is_chunked = length == Length::Unknown && !draft.is_http10;
+        if is_tunnel {
+            *after = After::Linger; // there is no next request
+        }
+        let is_chunked = length == Length::Unknown && !draft.is_http10 && !is_tunnel;
         if length == Length::Unknown && draft.is_http10 && *after == After::KeepAlive {
             *after = After::Linger;
         }
         let connection: &[u8] = match (*after, draft.is_http10) {
             _ if is_interim => b"",
+            _ if is_tunnel => b"Connection: upgrade\r\n",
             (After::KeepAlive, false) => b"",
             (After::KeepAlive, true) => b"Connection: keep-alive\r\n",
             (After::Close | After::Linger, _) => b"Connection: close\r\n",
         };
         let rules = rule_fields(w, exchange, status, &fields);
         let date = w.date();
+        let protocols = is_tunnel.then(|| fields.protocols());
         put(exchange, is_free, 0, |out, _| {
             let mut head = HeadWriter::new(out, status);
-            let mut has_date = is_interim;
+            let mut has_date = status < 200;
             match &rules {
                 Some(list) => {
                     has_date |= list.value("Date").is_some();
@@ -275,10 +294,12 @@ impl StreamRef<'_> {
                 Length::Unknown | Length::None(None) => {}
             }
             head.lines(connection);
+            protocols.into_iter().flatten().for_each(|value| head.field("Upgrade", value));
             head.finish();
         });
         if let Some(stream) = exchange.stream_mut() {
             stream.is_chunked = is_chunked;
+            stream.is_tunnel = is_tunnel;
             stream.has_reply |= !is_interim;
         }
     }
@@ -337,6 +358,23 @@ fn rule_fields<'f>(
     Some(list)
 }
 
+/// What has come of another protocol; of HTTP, a request without a body has none.
+#[inline(never)]
+fn tunnel_body(exchange: &mut Exchange, is_at_end: bool) -> Body<'_> {
+    let Exchange { then: Then::Application(stream), input, input_at, .. } = exchange else {
+        return Body::End;
+    };
+    match &input[*input_at..] {
+        _ if !stream.is_tunnel => Body::End,
+        [] if is_at_end => Body::End,
+        [] => {
+            stream.awaits_body = true;
+            Body::Pending
+        }
+        bytes => Body::Bytes(bytes),
+    }
+}
+
 impl Downstream for StreamRef<'_> {
     fn body(&mut self) -> Body<'_> {
         let Some(Parts { exchange, is_free, is_at_end, .. }) = self.parts() else {
@@ -347,7 +385,7 @@ impl Downstream for StreamRef<'_> {
             return spool.map_or(Body::Broken(400), Spool::body);
         }
         if exchange.skipper.is_none() {
-            return Body::End;
+            return tunnel_body(exchange, is_at_end);
         }
         let ahead = match exchange.body_ahead() {
             Ok(ahead) => ahead,

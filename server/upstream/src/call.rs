@@ -251,6 +251,7 @@ impl Call {
             State::Open if self.conversation.asks_until().is_some() => {
                 return self.conversation.asks_until();
             }
+            State::Open if self.conversation.is_tunnel() => limits.tunnel_idle_ms,
             State::Open if self.conversation.awaits_body() => return None,
             State::Open if self.is_paused => return None,
             State::Open if self.conversation.is_sent() && !self.conversation.has_reply() => {
@@ -271,6 +272,11 @@ impl Call {
             }
             State::Open if self.conversation.is_sent() && !self.conversation.has_reply() => {
                 self.fail(d, Failure::NoReply);
+            }
+            State::Open if self.conversation.is_tunnel() => {
+                // Nobody is at fault: it ends in order.
+                self.state = State::Over { keeps: false };
+                d.end();
             }
             State::Open => self.fail(d, Failure::Silent),
         }

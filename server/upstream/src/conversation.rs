@@ -43,21 +43,29 @@ impl Conversation {
         of!(self, it => it.is_sent())
     }
 
-    /// Whether the application is to be told that nothing more comes: only programs are, whose
-    /// messages have no ends of their own.
+    /// Whether the application is to be told that nothing more comes: programs are, whose messages
+    /// have no ends of their own, and who speaks a protocol that is not known here.
     #[inline]
     pub(crate) fn ends_sending(&self) -> bool {
         match self {
-            Self::Http(_) | Self::FastCgi(_) => false,
+            Self::Http(http) => http.ends_sending(),
+            Self::FastCgi(_) => false,
             Self::Cgi(cgi) => cgi.ends_sending(),
         }
     }
 
     /// The application was told so.
     pub(crate) fn sending_ended(&mut self) {
-        if let Self::Cgi(cgi) = self {
-            cgi.sending_ended();
+        match self {
+            Self::Http(http) => http.sending_ended(),
+            Self::FastCgi(_) => {}
+            Self::Cgi(cgi) => cgi.sending_ended(),
         }
+    }
+
+    /// Whether bytes pass as they are, in both directions.
+    pub(crate) fn is_tunnel(&self) -> bool {
+        matches!(self, Self::Http(http) if http.is_tunnel())
     }
 
     /// Whether the reply has begun.

@@ -15,7 +15,9 @@ pub trait Downstream {
     /// Takes an interim response (1xx, RFC 9110 §15.2), of which there may be several.
     fn interim(&mut self, status: u16, fields: ReplyFields<'_>);
 
-    /// Takes the head of the reply: once, before anything of its content.
+    /// Takes the head of the reply: once, before anything of its content. After 101 the connection
+    /// is of another protocol: the body is all that its client sends from there on, and the content
+    /// all that the application does (RFC 9110 §7.8).
     fn reply(&mut self, status: u16, length: Length, fields: ReplyFields<'_>);
 
     /// How many bytes of content are welcome. 0: nothing is to be received until there is room

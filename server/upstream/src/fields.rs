@@ -34,6 +34,11 @@ impl<'b> ReplyFields<'b> {
         has_date
     }
 
+    /// The protocols that are named by a reply which switches to them.
+    pub fn protocols(&self) -> impl Iterator<Item = &'b [u8]> + use<'b> {
+        upgrades(self.lines.clone())
+    }
+
     #[inline]
     fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
         loop {
@@ -92,8 +97,13 @@ impl<'b> Named<'b> {
     }
 }
 
+/// The values of all `Upgrade` fields.
+pub(crate) fn upgrades<'b>(lines: Lines<'b>) -> impl Iterator<Item = &'b [u8]> {
+    lines.filter_map(|(name, value)| is_name(name, b"upgrade").then_some(value))
+}
+
 /// The options of all `Connection` fields.
-fn options<'b>(lines: Lines<'b>) -> impl Iterator<Item = &'b [u8]> {
+pub(crate) fn options<'b>(lines: Lines<'b>) -> impl Iterator<Item = &'b [u8]> {
     let of_connection =
         |(name, value): (&[u8], &'b [u8])| is_name(name, b"connection").then_some(value);
     lines.filter_map(of_connection).flat_map(list)

@@ -13,6 +13,7 @@ use crate::downstream::{Body, Downstream, Length};
 use crate::failure::Failure;
 use crate::fields::{Named, ReplyFields, is_for_one_hop, is_forwarded, put_field};
 use crate::tick::Tick;
+use crate::upgrade::{self, Upgrade};
 
 /// The largest head of a reply.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -53,6 +54,7 @@ pub(crate) struct Http {
     /// The beginning of a reply's head.
     partial: Vec<u8>,
     reply: Reply,
+    upgrade: Upgrade,
     interims: usize,
     /// Whether the application takes another request on the connection.
     keeps: bool,
@@ -79,7 +81,8 @@ enum Reply {
 impl Http {
     pub(crate) fn new(head: &Head<'_>, origin: &Origin<'_>) -> Self {
         let mut out = Vec::with_capacity(head.len + 192);
-        put_head(&mut out, head, origin);
+        let upgrade = Upgrade::of(head);
+        put_head(&mut out, head, origin, upgrade);
         let body = match (head.body, head.expectation) {
             (BodyFraming::None | BodyFraming::Length(0), _) => RequestBody::Whole,
             (_, Expectation::Continue) => RequestBody::ToBeAskedFor(None),
@@ -95,6 +98,7 @@ impl Http {
             is_idempotent: is_idempotent(head.method),
             partial: Vec::new(),
             reply: Reply::Head,
+            upgrade,
             interims: 0,
             keeps: false,
         }
@@ -279,7 +283,7 @@ impl Http {
                     self.body = RequestBody::Streaming;
                 }
             }
-            101 => return Err(Failure::Switched),
+            101 => self.switch(d, fields)?,
             ..200 => d.interim(head.status, fields),
             _ => {
                 let length = match head.body {
@@ -303,6 +307,37 @@ impl Http {
         Ok(())
     }
 
+    /// The application speaks another protocol from here on. Only now is it known that the client
+    /// does so too: until here, what it has sent after its head may have been its next request.
+    #[cold]
+    fn switch<D: Downstream>(&mut self, d: &mut D, fields: ReplyFields<'_>) -> Result<(), Failure> {
+        if self.upgrade != Upgrade::Asked {
+            return Err(Failure::Switched);
+        }
+        self.upgrade = Upgrade::Open;
+        self.body = RequestBody::Streaming;
+        self.reply = Reply::UntilClose;
+        d.reply(101, Length::Unknown, fields);
+        Ok(())
+    }
+
+    /// Whether bytes pass as they are, in both directions.
+    #[inline]
+    pub(crate) fn is_tunnel(&self) -> bool {
+        matches!(self.upgrade, Upgrade::Open | Upgrade::HalfClosed)
+    }
+
+    /// Whether the application is to be told that the client sends nothing more.
+    #[inline]
+    pub(crate) fn ends_sending(&self) -> bool {
+        self.upgrade == Upgrade::Open && self.is_sent()
+    }
+
+    /// The application was told so.
+    pub(crate) fn sending_ended(&mut self) {
+        self.upgrade = Upgrade::HalfClosed;
+    }
+
     /// The connection has ended.
     pub(crate) fn ended<D: Downstream>(&mut self, d: &mut D) -> Result<(), Failure> {
         match self.reply {
@@ -322,7 +357,7 @@ pub(crate) fn is_idempotent(method: Method) -> bool {
 }
 
 /// Writes the head of a request for an application.
-fn put_head(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>) {
+fn put_head(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>, upgrade: Upgrade) {
     let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
     put(head.method_bytes);
     put(b" ");
@@ -350,7 +385,9 @@ fn put_head(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>) {
         }
     }
     put_framing(out, head.body);
-    if wants_trailers {
+    if upgrade == Upgrade::Asked {
+        upgrade::put_fields(out, head);
+    } else if wants_trailers {
         out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
     }
     if head.expectation == Expectation::Continue && !matches!(head.body, BodyFraming::None) {

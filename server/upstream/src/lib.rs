@@ -24,6 +24,7 @@ mod http;
 mod script;
 mod settings;
 mod tick;
+mod upgrade;
 
 pub use balance::Balance;
 pub use call::{Call, Next};

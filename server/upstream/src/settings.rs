@@ -136,6 +136,8 @@ pub struct CallLimits {
     pub first_byte_ms: u64,
     /// How long it may be silent in the middle of a reply, or take nothing of a request.
     pub silence_ms: u64,
+    /// How long a connection whose protocol was switched is kept while nothing passes.
+    pub tunnel_idle_ms: u64,
     /// How long a connection is kept for the next request. Shorter than what servers keep: Node
     /// closes after 5 s.
     pub idle_ms: u64,
@@ -152,6 +154,7 @@ impl Default for CallLimits {
             connect_ms: 5_000,
             first_byte_ms: 60_000,
             silence_ms: 60_000,
+            tunnel_idle_ms: 3_600_000,
             idle_ms: 4_000,
             body_bytes_max: 1 << 30,
         }

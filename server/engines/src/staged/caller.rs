@@ -352,8 +352,9 @@ impl Caller {
             watch_once(&self.epoll, socket.as_fd(), awaited, key | MARK)?;
         }
         let Client { connection, socket, ready, .. } = &*calling.client;
-        // Without a deadline nothing is expected of the client.
-        if connection.deadline().is_none() && self.worker.now() < calling.watched_from {
+        // Without a deadline nothing is expected of the client, unless it speaks whenever it likes.
+        let may_rest = connection.deadline().is_none() && !connection.is_tunnel();
+        if may_rest && self.worker.now() < calling.watched_from {
             return Ok(());
         }
         let input = connection.wants_input();

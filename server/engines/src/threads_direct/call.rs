@@ -155,6 +155,7 @@ impl Conversation<'_> {
                 ready.is_drained = true;
                 Ok(false)
             }
+            Ok(0) if reply.end_of_stream() => Ok(true),
             Ok(_) | Err(_) => Err(left(reply)),
         }
     }

@@ -45,6 +45,7 @@ pub(super) const ROUTE_KEYS: &[Key<RouteSettings>] = &[
     number("connect_ms", 1..=DAY_MS, |row| &mut row.application.limits.connect_ms),
     number("first_byte_ms", 1..=DAY_MS, |row| &mut row.application.limits.first_byte_ms),
     number("silence_ms", 1..=DAY_MS, |row| &mut row.application.limits.silence_ms),
+    number("tunnel_idle_ms", 1..=DAY_MS, |row| &mut row.application.limits.tunnel_idle_ms),
     number("idle_ms", 0..=DAY_MS, |row| &mut row.application.limits.idle_ms),
     bytes("body_bytes_max", 0..=1024 * GIB, |row| &mut row.application.limits.body_bytes_max),
     other("trusted", read_trusted, |row| {

@@ -15,6 +15,7 @@ mod smuggling;
 mod stages;
 #[path = "../it/under_test.rs"]
 mod under_test;
+mod upgrades;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

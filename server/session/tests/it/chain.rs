@@ -95,6 +95,12 @@ pub(crate) struct Echo {
     pub(crate) requests: usize,
     /// Whether it reads nothing.
     pub(crate) is_stalled: bool,
+    /// Whether it speaks another protocol: it sends back what it gets.
+    pub(crate) is_tunnel: bool,
+    /// Whether it was told that nothing more comes.
+    pub(crate) has_heard_end: bool,
+    /// Whether it closes when all is received that it has sent.
+    pub(crate) closes: bool,
     /// Whether it has begun to answer in records of FastCGI, or as a program.
     is_begun: bool,
     /// Whether it is a program, which reads a body and nothing else.
@@ -114,6 +120,10 @@ impl Echo {
             if !std::mem::replace(&mut self.is_begun, true) {
                 self.sent.extend(b"Content-Type: a/b\r\n\r\n");
             }
+            self.sent.extend(self.received.drain(..));
+            return false;
+        }
+        if self.is_tunnel {
             self.sent.extend(self.received.drain(..));
             return false;
         }
@@ -187,6 +197,14 @@ impl Echo {
         let parsed = parse_head(&self.received, 0, &HeadLimits::default());
         let Ok(Parsed::Complete(head)) = parsed else { return false };
         self.requests += 1;
+        if head.lines().any(|(name, _)| name == b"Upgrade") {
+            let len = head.len;
+            self.received.drain(..len);
+            assert!(self.received.is_empty(), "nothing comes before it has agreed");
+            self.is_tunnel = true;
+            self.sent.extend(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n");
+            return true;
+        }
         self.is_chunked = head.body == BodyFraming::Chunked;
         let framing = match head.body {
             BodyFraming::Length(length) => format!("Content-Length: {length}"),
@@ -242,7 +260,8 @@ pub(crate) fn join(
             }
             Next::Recv => {
                 let n = application.sent.len().min(sizes.application.1);
-                if n == 0 && application.has_ended && application.received.is_empty() {
+                let has_ended = application.has_ended && application.received.is_empty();
+                if n == 0 && (has_ended || application.closes) {
                     call.ended(stream);
                     continue;
                 }
@@ -255,7 +274,8 @@ pub(crate) fn join(
             Next::Wait => return (moved, false),
             Next::EndSending => {
                 call.sending_ended();
-                application.has_ended = true;
+                application.has_heard_end = true;
+                application.has_ended |= application.is_program;
                 application.take(b"");
             }
             Next::Over { keeps } => {

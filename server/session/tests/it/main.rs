@@ -13,3 +13,4 @@ mod replies;
 mod shared_level;
 mod splits;
 mod streams;
+mod upgrades;

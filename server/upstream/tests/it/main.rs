@@ -8,3 +8,4 @@ mod fastcgi;
 mod memory;
 mod replies;
 mod requests;
+mod upgrades;
