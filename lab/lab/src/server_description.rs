@@ -257,7 +257,7 @@ impl ServerDescription {
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
             .collect();
-        paths.sort();
+        paths.sort_by(|a, b| a.file_stem().cmp(&b.file_stem()));
         paths.iter().map(|path| Self::read(path)).collect()
     }
 
