@@ -1,5 +1,5 @@
-//! A client, a connection, a call and an application in memory, with bytes that pass between them in
-//! pieces of any size.
+//! A client, a connection, a call and an application in memory, with bytes that pass between them
+//! in pieces of any size.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,8 +17,8 @@ use upstream::{
     Protocol, ServerSettings, SpoolFile,
 };
 
-/// A site with an application that speaks HTTP, two that speak FastCGI, of which one has no place for
-/// files, and one that is a program.
+/// A site with an application that speaks HTTP, two that speak FastCGI, of which one has no place
+/// for files, and one that is a program.
 static SITE: LazyLock<Arc<Site>> = LazyLock::new(|| {
     let address = |port| Address::Tcp { host: "app.test".into(), port };
     let route = |path: &str, address, protocol| {
