@@ -295,7 +295,7 @@ impl Http {
                         Length::Unknown
                     }
                 };
-                // Servers of HTTP/1.0 that keep connections do so by custom, and not by its rules.
+                // HTTP/1.0 has no rules for connections that are kept, only a custom.
                 self.keeps = head.keep_alive && head.version == Version::Http11;
                 d.reply(head.status, length, fields);
                 self.reply = match head.body {
