@@ -152,13 +152,14 @@ impl Call {
             State::Over { keeps } => return Next::Over { keeps },
             State::Open => {}
         }
-        let was_sent = self.conversation.is_sent();
-        if let Err(failure) = self.conversation.refill(d, now) {
-            self.fail(d, failure);
-            return Next::Over { keeps: false };
-        }
-        if !was_sent && self.conversation.is_sent() {
-            self.since = now; // the end of a body sends nothing, and yet the request is complete
+        match self.conversation.refill(d, now) {
+            Ok(false) => {}
+            // The end of a body sends nothing, and yet the request is complete.
+            Ok(true) => self.since = now,
+            Err(failure) => {
+                self.fail(d, failure);
+                return Next::Over { keeps: false };
+            }
         }
         if !self.conversation.to_send().is_empty() {
             return Next::Send(self.conversation.to_send());

@@ -78,14 +78,17 @@ impl Conversation {
         of!(self, it => it.rewind())
     }
 
-    /// Prepares more to send, if everything is sent that was prepared.
+    /// Prepares more to send, if everything is sent that was prepared. Returns whether the request
+    /// is complete by that: its body has ended.
     #[inline]
-    pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Result<(), Failure> {
-        match self {
-            Self::Http(http) => http.refill(d, now),
-            Self::FastCgi(fastcgi) => fastcgi.refill(d),
-            Self::Cgi(cgi) => cgi.refill(d),
-        }
+    pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Result<bool, Failure> {
+        of!(self, it => {
+            let was_sent = it.is_sent();
+            if !was_sent {
+                it.refill(d, now)?;
+            }
+            Ok(!was_sent && it.is_sent())
+        })
     }
 
     /// When the body is sent although the application has not asked for it; none if it need not

@@ -22,8 +22,8 @@ pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// an application that sends nothing else would hold its request for ever.
 const INTERIMS_MAX: usize = 1000;
 
-/// Bytes of a request's body that are sent at once.
-pub(crate) const PIECE_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of a request's body that are sent at once: as many as there may be of it.
+pub(crate) const PIECE_BYTES_MAX: usize = 32 * 1024;
 
 /// How long an application may take to ask for a body, in milliseconds. Then it is sent: servers
 /// that do not know `100-continue` wait for it.

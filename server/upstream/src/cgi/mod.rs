@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::http::PIECE_BYTES_MAX;
 use crate::script::{Form, ScriptReply, ScriptRequest, environment};
 use crate::settings::Application;
+use crate::tick::Tick;
 
 pub use start::{Refusal, START_BYTES_MAX, StartProgram};
 
@@ -114,7 +115,7 @@ impl Cgi {
     }
 
     /// Prepares more to send, if everything is sent that was prepared.
-    pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D) -> Result<(), Failure> {
+    pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D, _: Tick) -> Result<(), Failure> {
         if !self.awaits_body() {
             return Ok(());
         }

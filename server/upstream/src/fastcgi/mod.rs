@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::http::{PIECE_BYTES_MAX, is_idempotent};
 use crate::script::{Diagnostics, Form, ScriptReply, ScriptRequest, environment};
 use crate::settings::Application;
+use crate::tick::Tick;
 
 use records::{Piece, RecordReader, Written, put_record, put_stream};
 
@@ -109,7 +110,7 @@ impl FastCgi {
     }
 
     /// Prepares more to send, if everything is sent that was prepared.
-    pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D) -> Result<(), Failure> {
+    pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D, _: Tick) -> Result<(), Failure> {
         if self.is_body_whole || self.out_at < self.out.len() {
             return Ok(());
         }
