@@ -1,6 +1,7 @@
 //! Requests that applications answer, on every engine: real servers, and
 //! applications that do as a script says.
 
+mod ahead;
 mod bounds;
 mod cgi;
 mod fastcgi;
