@@ -2,7 +2,7 @@
 //! and the reply comes in, both through bounded buffers. The other end, at the application's
 //! socket, is an [`upstream::Call`].
 
-use http1::{BodySkipper, HeadWriter};
+use http1::HeadWriter;
 use site::fields::{Content, FieldList};
 use upstream::{Body, Downstream, Failure, Length, ReplyFields};
 
@@ -192,17 +192,6 @@ impl Exchange {
         !self.out.is_empty()
     }
 
-    /// Announces the close where a reply comes before the request's body: without its 100 the
-    /// client may send that or not, and of one that is much longer than what is dropped after the
-    /// reply the rest would end the connection unannounced.
-    fn close_if_body_may_stay(&self, w: &Worker, after: &mut After) {
-        let is_uninvited = self.stream().is_some_and(|stream| stream.owes_continue);
-        let is_long = |body: &BodySkipper| body.data_ahead() > w.limits.unread_body_bytes_max;
-        if is_uninvited || self.skipper.as_ref().is_some_and(is_long) {
-            *after = After::Linger;
-        }
-    }
-
     /// Takes the next `n` bytes of the request's body.
     pub(crate) fn take_body(&mut self, n: usize) {
         // Without framing it is of another protocol.
@@ -264,8 +253,8 @@ impl StreamRef<'_> {
         let draft = exchange.draft;
         let is_tunnel = status == SWITCHED;
         let is_interim = status < 200 && !is_tunnel;
-        if !is_interim {
-            exchange.close_if_body_may_stay(w, after);
+        if let Some(stream) = exchange.stream().filter(|_| !is_interim) {
+            close_if_uninvited(stream, after);
         }
         if is_tunnel {
             *after = After::Linger; // there is no next request
@@ -313,6 +302,13 @@ impl StreamRef<'_> {
             stream.is_tunnel = is_tunnel;
             stream.has_reply |= !is_interim;
         }
+    }
+}
+
+/// Without its 100 the client may send the body or not: only the close is clear to both.
+fn close_if_uninvited(stream: &Stream, after: &mut After) {
+    if stream.owes_continue {
+        *after = After::Linger;
     }
 }
 
@@ -437,11 +433,11 @@ impl Downstream for StreamRef<'_> {
     }
 
     fn reply(&mut self, status: u16, length: Length, fields: ReplyFields<'_>) {
-        if let Some(Parts { exchange, after, w, .. }) = self.parts() {
+        if let Some(Parts { exchange, after, .. }) = self.parts() {
             if let Some(stream) = exchange.stream_mut().filter(|stream| stream.files.is_some())
                 && stream.takes_file(&fields)
             {
-                exchange.close_if_body_may_stay(w, after);
+                close_if_uninvited(stream, after);
                 return;
             }
             exchange.draft.status = status;

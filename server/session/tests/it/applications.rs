@@ -107,24 +107,6 @@ fn an_upload_that_stops_is_timed_out() {
     assert!(chain.call.is_none());
 }
 
-/// Of a body that is too long to be dropped the rest ends the connection, which is announced.
-#[test]
-fn a_reply_before_the_end_of_a_long_body_announces_the_close() {
-    for (left, closes) in [(60_000, false), (70_000, true)] {
-        let mut chain = Chain::new(AMPLE);
-        chain.application.is_stalled = true;
-        let head = format!("POST /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: {left}\r\n\r\n");
-        chain.send(head.as_bytes());
-        let (id, call) = chain.call.as_mut().expect("it is out");
-        let mut stream = chain.connection.stream(&mut chain.worker, *id).expect("it is wanted");
-        call.ingest(&mut stream, b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", NOW);
-        drop(stream);
-        chain.run();
-        assert!(chain.text().starts_with("HTTP/1.1 403 "), "{}", chain.text());
-        assert_eq!(chain.text().contains("\r\nConnection: close\r\n"), closes, "{left}");
-    }
-}
-
 /// While an application works, the time is its own: the session waits.
 #[test]
 fn an_application_that_works_is_not_the_clients_fault() {
