@@ -12,6 +12,7 @@ use http1::{Target, Version, is_name, parse_response_head};
 use crate::downstream::{Body, Downstream, Length};
 use crate::failure::Failure;
 use crate::fields::{Named, ReplyFields, is_for_one_hop, is_forwarded, put_field};
+use crate::outgoing::Outgoing;
 use crate::tick::Tick;
 use crate::upgrade::{self, Upgrade};
 
@@ -43,12 +44,9 @@ pub struct Origin<'o> {
 /// One request and its reply.
 pub(crate) struct Http {
     /// What is being sent: the head, and then pieces of the body, framed.
-    out: Vec<u8>,
-    out_at: usize,
+    out: Outgoing,
     body: RequestBody,
     is_chunked: bool,
-    /// Whether something was sent that cannot be sent again.
-    is_consumed: bool,
     is_head: bool,
     is_idempotent: bool,
     /// The beginning of a reply's head.
@@ -89,11 +87,9 @@ impl Http {
             _ => RequestBody::Streaming,
         };
         Self {
-            out,
-            out_at: 0,
+            out: Outgoing::new(out),
             body,
             is_chunked: head.body == BodyFraming::Chunked,
-            is_consumed: false,
             is_head: head.method == Method::Head,
             is_idempotent: is_idempotent(head.method),
             partial: Vec::new(),
@@ -107,19 +103,18 @@ impl Http {
     /// What is to be sent now.
     #[inline]
     pub(crate) fn to_send(&self) -> &[u8] {
-        &self.out[self.out_at..]
+        self.out.rest()
     }
 
     #[inline]
     pub(crate) fn sent(&mut self, n: usize) {
-        self.out_at += n;
-        debug_assert!(self.out_at <= self.out.len(), "more was sent than there is");
+        self.out.sent(n);
     }
 
     /// Whether the whole request is sent.
     #[inline]
     pub(crate) fn is_sent(&self) -> bool {
-        matches!(self.body, RequestBody::Whole) && self.out_at == self.out.len()
+        matches!(self.body, RequestBody::Whole) && self.out.is_sent()
     }
 
     /// Whether the reply has begun.
@@ -131,18 +126,13 @@ impl Http {
     /// the reply has arrived, and what the application may have done already does no harm twice.
     pub(crate) fn rewind(&mut self) -> bool {
         let is_unheard = self.partial.is_empty() && matches!(self.reply, Reply::Head);
-        let is_harmless = self.is_idempotent || self.out_at == 0;
-        let may = is_unheard && is_harmless && !self.is_consumed;
-        if may {
-            self.out_at = 0;
-        }
-        may
+        is_unheard && self.out.rewind(self.is_idempotent)
     }
 
     /// Prepares more to send, if everything is sent that was prepared.
     #[inline]
     pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Result<(), Failure> {
-        if self.out_at < self.out.len() || matches!(self.body, RequestBody::Whole) {
+        if !self.out.is_sent() || matches!(self.body, RequestBody::Whole) {
             return Ok(());
         }
         self.refill_body(d, now)
@@ -158,23 +148,17 @@ impl Http {
             Body::Pending => {}
             Body::Bytes(bytes) => {
                 let n = bytes.len().min(PIECE_BYTES_MAX);
-                self.is_consumed = true;
-                self.out.clear();
-                self.out_at = 0;
-                if self.is_chunked {
-                    put_chunk(&mut self.out, &bytes[..n]);
-                } else {
-                    self.out.extend_from_slice(&bytes[..n]);
+                let out = self.out.replace();
+                match self.is_chunked {
+                    true => put_chunk(out, &bytes[..n]),
+                    false => out.extend_from_slice(&bytes[..n]),
                 }
                 d.body_taken(n);
             }
             Body::End => {
                 self.body = RequestBody::Whole;
                 if self.is_chunked {
-                    self.is_consumed = true;
-                    self.out.clear();
-                    self.out_at = 0;
-                    self.out.extend_from_slice(b"0\r\n\r\n");
+                    self.out.replace().extend_from_slice(b"0\r\n\r\n");
                 }
             }
             Body::Broken(status) => return Err(Failure::Request(status)),
@@ -197,7 +181,7 @@ impl Http {
 
     /// Whether nothing is left to send for now, and more is to come from the client.
     pub(crate) fn awaits_body(&self) -> bool {
-        !matches!(self.body, RequestBody::Whole) && self.out_at == self.out.len()
+        !matches!(self.body, RequestBody::Whole) && self.out.is_sent()
     }
 
     /// Takes received bytes. Returns whether the connection can be kept, once the reply is over.

@@ -21,6 +21,7 @@ mod failure;
 mod fastcgi;
 mod fields;
 mod http;
+mod outgoing;
 mod script;
 mod settings;
 mod tick;

@@ -222,12 +222,17 @@ fn an_event_arrives_before_the_reply_ends() {
         let server = front(spec, &directory, &[&application], "");
         let mut client = connect(&server);
         client.write_all(GET.as_bytes()).unwrap();
-        let head = String::from_utf8(take_head(&mut client)).unwrap();
-        assert!(head.contains("\r\nTransfer-Encoding: chunked\r\n"), "{head}");
-        let mut event = [0; 14];
-        client.read_exact(&mut event).unwrap();
-        assert_eq!(&event, b"9\r\ndata: 1\n\n\r\n", "{}", spec.name);
+        takes_event(&mut client, spec);
     });
+}
+
+/// Takes the beginning of a reply without end: its head and one event.
+fn takes_event(client: &mut TcpStream, spec: &EngineSpec) {
+    let head = String::from_utf8(take_head(client)).unwrap();
+    assert!(head.contains("\r\nTransfer-Encoding: chunked\r\n"), "{head}");
+    let mut event = [0; 14];
+    client.read_exact(&mut event).unwrap();
+    assert_eq!(&event, b"9\r\ndata: 1\n\n\r\n", "{}", spec.name);
 }
 
 /// Uploads larger than all buffers on their way, with a length and in chunks.

@@ -13,6 +13,7 @@ use http1::{BodyFraming, Head, Method};
 use crate::downstream::{Body, Downstream};
 use crate::failure::Failure;
 use crate::http::PIECE_BYTES_MAX;
+use crate::outgoing::Outgoing;
 use crate::script::{Form, ScriptReply, ScriptRequest, environment};
 use crate::settings::Application;
 use crate::tick::Tick;
@@ -24,8 +25,7 @@ pub(crate) struct Cgi {
     /// What the process gets that starts programs.
     start: Vec<u8>,
     /// The piece of the body that is being sent.
-    out: Vec<u8>,
-    out_at: usize,
+    out: Outgoing,
     is_body_whole: bool,
     /// Whether the program was told that this is all of it.
     has_ended_sending: bool,
@@ -61,8 +61,7 @@ impl Cgi {
         };
         Some(Self {
             start: start.encode()?,
-            out: Vec::new(),
-            out_at: 0,
+            out: Outgoing::default(),
             is_body_whole,
             has_ended_sending: false,
             reply: ScriptReply::new(head.method == Method::Head),
@@ -76,17 +75,16 @@ impl Cgi {
 
     /// What is to be sent now.
     pub(crate) fn to_send(&self) -> &[u8] {
-        &self.out[self.out_at..]
+        self.out.rest()
     }
 
     pub(crate) fn sent(&mut self, n: usize) {
-        self.out_at += n;
-        debug_assert!(self.out_at <= self.out.len(), "more was sent than there is");
+        self.out.sent(n);
     }
 
     /// Whether the whole request is sent.
     pub(crate) fn is_sent(&self) -> bool {
-        self.is_body_whole && self.out_at == self.out.len()
+        self.is_body_whole && self.out.is_sent()
     }
 
     /// Whether the program is to be told that nothing more comes.
@@ -106,7 +104,7 @@ impl Cgi {
 
     /// Whether nothing is left to send for now, and more is to come from the client.
     pub(crate) fn awaits_body(&self) -> bool {
-        !self.is_body_whole && self.out_at == self.out.len()
+        !self.is_body_whole && self.out.is_sent()
     }
 
     /// A program that has begun cannot begin again: no connection is kept, so none is lost before.
@@ -128,12 +126,10 @@ impl Cgi {
             }
             Body::Bytes(bytes) => {
                 let n = bytes.len().min(PIECE_BYTES_MAX);
-                self.out.clear();
-                self.out.extend_from_slice(&bytes[..n]);
+                self.out.replace().extend_from_slice(&bytes[..n]);
                 n
             }
         };
-        self.out_at = 0;
         d.body_taken(n);
         Ok(())
     }

@@ -10,6 +10,7 @@ use http1::{BodyFraming, Head, Method};
 use crate::downstream::{Body, Downstream};
 use crate::failure::Failure;
 use crate::http::{PIECE_BYTES_MAX, is_idempotent};
+use crate::outgoing::Outgoing;
 use crate::script::{Diagnostics, Form, ScriptReply, ScriptRequest, environment};
 use crate::settings::Application;
 use crate::tick::Tick;
@@ -27,12 +28,9 @@ const KEEP_CONNECTION: u8 = 1;
 /// One request and its reply.
 pub(crate) struct FastCgi {
     /// What is being sent: the request without its body, and then pieces of that, in records.
-    out: Vec<u8>,
-    out_at: usize,
+    out: Outgoing,
     /// Whether the whole body is in `out` or sent.
     is_body_whole: bool,
-    /// Whether something was sent that cannot be sent again.
-    is_consumed: bool,
     is_idempotent: bool,
     /// Whether the application keeps the connection.
     keeps: bool,
@@ -59,10 +57,8 @@ impl FastCgi {
             put_record(&mut out, Written::Stdin, b"");
         }
         Self {
-            out,
-            out_at: 0,
+            out: Outgoing::new(out),
             is_body_whole,
-            is_consumed: false,
             is_idempotent: is_idempotent(head.method),
             keeps,
             records: RecordReader::default(),
@@ -74,17 +70,16 @@ impl FastCgi {
 
     /// What is to be sent now.
     pub(crate) fn to_send(&self) -> &[u8] {
-        &self.out[self.out_at..]
+        self.out.rest()
     }
 
     pub(crate) fn sent(&mut self, n: usize) {
-        self.out_at += n;
-        debug_assert!(self.out_at <= self.out.len(), "more was sent than there is");
+        self.out.sent(n);
     }
 
     /// Whether the whole request is sent.
     pub(crate) fn is_sent(&self) -> bool {
-        self.is_body_whole && self.out_at == self.out.len()
+        self.is_body_whole && self.out.is_sent()
     }
 
     /// Whether the reply has begun.
@@ -94,24 +89,19 @@ impl FastCgi {
 
     /// Whether nothing is left to send for now, and more is to come from the client.
     pub(crate) fn awaits_body(&self) -> bool {
-        !self.is_body_whole && self.out_at == self.out.len()
+        !self.is_body_whole && self.out.is_sent()
     }
 
     /// Begins the request again on another connection. Returns whether that is right: nothing of
     /// the reply has arrived, and what the application may have done already does no harm twice.
     pub(crate) fn rewind(&mut self) -> bool {
         let is_unheard = !self.reply.has_begun() && self.records.is_between();
-        let is_harmless = self.is_idempotent || self.out_at == 0;
-        let may = is_unheard && is_harmless && !self.is_consumed;
-        if may {
-            self.out_at = 0;
-        }
-        may
+        is_unheard && self.out.rewind(self.is_idempotent)
     }
 
     /// Prepares more to send, if everything is sent that was prepared.
     pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D, _: Tick) -> Result<(), Failure> {
-        if self.is_body_whole || self.out_at < self.out.len() {
+        if !self.awaits_body() {
             return Ok(());
         }
         let n = match d.body() {
@@ -119,19 +109,15 @@ impl FastCgi {
             Body::Broken(status) => return Err(Failure::Request(status)),
             Body::Bytes(bytes) => {
                 let n = bytes.len().min(PIECE_BYTES_MAX);
-                self.out.clear();
-                put_record(&mut self.out, Written::Stdin, &bytes[..n]);
+                put_record(self.out.replace(), Written::Stdin, &bytes[..n]);
                 n
             }
             Body::End => {
                 self.is_body_whole = true;
-                self.out.clear();
-                put_record(&mut self.out, Written::Stdin, b"");
+                put_record(self.out.replace(), Written::Stdin, b"");
                 0
             }
         };
-        self.out_at = 0;
-        self.is_consumed = true;
         if n > 0 {
             d.body_taken(n);
         }
