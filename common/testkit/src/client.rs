@@ -12,7 +12,7 @@ use crate::template::{EtagQuery, Prepared};
 use crate::{request, silence};
 
 /// How the bytes of a request are handed to the network.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery<'d> {
     /// In one piece.
     Whole,
@@ -38,6 +38,10 @@ pub enum End {
     /// The server neither sent nor closed within the timeout.
     TimedOut,
 }
+
+/// So many bytes a new connection takes before anything of them is received: no thread of their own
+/// must send them.
+const TAKEN_AT_ONCE: usize = 16 << 10;
 
 /// All that came back in one conversation.
 #[derive(Clone, Debug)]
@@ -73,22 +77,22 @@ impl Client {
         let heads = request::heads(&case.request);
         let mut conversation = Conversation::start(self, heads)?;
         let mut sender = conversation.stream.try_clone()?;
-        thread::scope(|scope| {
-            let sending = scope.spawn(move || {
-                send(&mut sender, &case.request, delivery);
-                if case.case.half_close {
-                    // A server that has closed already need not be told.
-                    let _ = sender.shutdown(Shutdown::Write);
-                }
-            });
-            if case.wants_probe() {
-                conversation.read_responses(case.expect.len());
-                // The whole request goes out before the probe, whatever has been answered by then.
-                let _ = sending.join();
-                conversation.send_probe(&case.probe);
+        let mut send_request = move || {
+            send(&mut sender, &case.request, delivery);
+            if case.case.half_close {
+                // A server that has closed already need not be told.
+                let _ = sender.shutdown(Shutdown::Write);
             }
-            conversation.read_to_end();
-        });
+        };
+        if delivery == Delivery::Whole && case.request.len() <= TAKEN_AT_ONCE {
+            send_request();
+            conversation.read(case, || ());
+        } else {
+            thread::scope(|scope| {
+                let sending = scope.spawn(send_request);
+                conversation.read(case, || drop(sending.join()));
+            });
+        }
         if conversation.end == Some(End::TimedOut) {
             // Printed at once: later it cannot be found out what kept the server.
             eprintln!("{}", silence::describe(&conversation.stream));
@@ -163,6 +167,17 @@ impl Conversation {
 
     /// Reads until `count` responses are complete, or nothing more can come, or the bytes are not
     /// HTTP.
+    /// Reads all that comes back; before the probe it waits until the whole request is `sent`,
+    /// whatever has been answered by then.
+    fn read(&mut self, case: &Prepared<'_>, sent: impl FnOnce()) {
+        if case.wants_probe() {
+            self.read_responses(case.expect.len());
+            sent();
+            self.send_probe(&case.probe);
+        }
+        self.read_to_end();
+    }
+
     fn read_responses(&mut self, count: usize) {
         let mut seen = 0;
         let mut heads = self.heads.clone();

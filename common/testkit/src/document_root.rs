@@ -15,8 +15,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 pub use tree::MODIFIED_UNIX_SECONDS;
@@ -68,6 +68,22 @@ impl DocumentRoot {
         }
         let mut root = Self::build(&dir)?;
         root.temporary = true;
+        Ok(root)
+    }
+
+    /// A temporary tree that is only read, and shared by all who want one while anybody has it:
+    /// suites that run side by side.
+    ///
+    /// # Errors
+    /// The errors of [`DocumentRoot::build`].
+    pub fn shared() -> io::Result<Arc<Self>> {
+        static SHARED: Mutex<Weak<DocumentRoot>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(root) = shared.upgrade() {
+            return Ok(root);
+        }
+        let root = Arc::new(Self::temporary()?);
+        *shared = Arc::downgrade(&root);
         Ok(root)
     }
 

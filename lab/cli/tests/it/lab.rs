@@ -53,22 +53,55 @@ impl Lab {
         self.0.path().join(name)
     }
 
-    /// Runs a command with a scratch folder and a records folder of its own.
+    /// Runs a command with a scratch folder and a records folder of its own. A study spends no time
+    /// on the path's ceiling.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let chooses = arguments.iter().any(|argument| argument.starts_with("--servers"));
+        if arguments[0] == "study" && !chooses {
+            let descriptions = self.without_floor();
+            return self.run_with_floor(&[arguments, &["--servers", text(&descriptions)]].concat());
+        }
+        self.run_with_floor(arguments)
+    }
+
+    /// The same for a study that measures the path's ceiling before.
+    pub(crate) fn run_with_floor(&self, arguments: &[&str]) -> (i32, String, String) {
         let (scratch, records) = (self.path("scratch"), self.path("records"));
         let places = ["--scratch", text(&scratch), "-o", text(&records)];
         run(&[arguments, &places].concat())
+    }
+
+    /// A study with a scratch folder and a records folder of its own, to be started. It spends no
+    /// time on the path's ceiling.
+    pub(crate) fn study_command(&self, options: &[&str]) -> Command {
+        let places = ["scratch", "records"].map(|name| self.path(name));
+        let places = ["--scratch", text(&places[0]), "-o", text(&places[1])];
+        let descriptions = self.without_floor();
+        ropewalk(&[&["study", "--servers", text(&descriptions)], options, &places].concat())
     }
 
     pub(crate) fn records(&self) -> Opened {
         Folder::read(&self.path("records")).unwrap()
     }
 
-    /// Makes a folder with the description of a server called `own`, which is started by the lines
-    /// `start`.
-    pub(crate) fn own_server(&self, start: &str) -> PathBuf {
+    /// A folder of further servers, of which the floor is not installed: without it no time is
+    /// spent on the path's ceiling.
+    pub(crate) fn without_floor(&self) -> PathBuf {
         let descriptions = self.path("servers");
-        fs::create_dir(&descriptions).unwrap();
+        if !descriptions.exists() {
+            fs::create_dir(&descriptions).unwrap();
+            let floor =
+                format!("{OWN_SERVER}command = [\"PROGRAM\"]\n").replace("\"own\"", "\"floor\"");
+            let floor = floor.replace("PROGRAM", text(&self.path("no-program")));
+            fs::write(descriptions.join("floor.toml"), floor).unwrap();
+        }
+        descriptions
+    }
+
+    /// Adds the description of a server called `own`, which is started by the lines `start`, to
+    /// the folder of further servers.
+    pub(crate) fn own_server(&self, start: &str) -> PathBuf {
+        let descriptions = self.without_floor();
         let described =
             format!("{OWN_SERVER}{start}\n").replace("PROGRAM", text(&ropewalk_server()));
         fs::write(descriptions.join("own.toml"), described).unwrap();
@@ -420,9 +453,7 @@ fn a_study_that_is_killed_goes_on() {
     let lab = Lab::new();
     let experiment = lab.study(", \"no-such-thing\"", "");
     let (scratch, records) = (lab.path("scratch"), lab.path("records"));
-    let places = ["--scratch", text(&scratch), "-o", text(&records)];
-    let arguments = [&["study", text(&experiment)], &places[..]].concat();
-    let mut command = ropewalk(&arguments);
+    let mut command = lab.study_command(&[text(&experiment)]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     let runs = records.join("runs.jsonl");
@@ -483,7 +514,7 @@ network = { subnets = 4, sources = 2 }
     let definition = definition.replace("[200, 400, 800]", "[400]").replace("= 2\n", "= 1\n");
     let definition = definition.replace("--connection keep", "--connection keep --idle 6");
     fs::write(&experiment, definition + testbed).unwrap();
-    let (status, out, err) = lab.run(&["study", text(&experiment)]);
+    let (status, out, err) = lab.run_with_floor(&["study", text(&experiment)]);
     assert_eq!(status, 0, "{out}{err}");
     let opened = lab.records();
     let good: Vec<&Run> = opened.runs.iter().filter(|run| run.void.is_empty()).collect();
@@ -548,9 +579,8 @@ fn a_study_that_is_interrupted_goes_on() {
     let lab = Lab::new();
     let experiment = lab.study(", \"no-such-thing\"", "");
     let (scratch, records) = (lab.path("scratch"), lab.path("records"));
-    let places = ["--scratch", text(&scratch), "-o", text(&records)];
-    let arguments = [&["study", text(&experiment)], &places[..]].concat();
-    let mut child = ropewalk(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut command = lab.study_command(&[text(&experiment)]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let runs = records.join("runs.jsonl");
     let made = || fs::read_to_string(&runs).unwrap_or_default().lines().count();
     while made() < 3 {
@@ -583,9 +613,7 @@ fn a_window_is_whole_or_void() {
     let definition = fs::read_to_string(&experiment).unwrap();
     fs::write(&experiment, definition.replace("\"100ms\"", "\"1500ms\"")).unwrap();
     let (scratch, records) = (lab.path("scratch"), lab.path("records"));
-    let places = ["--scratch", text(&scratch), "-o", text(&records)];
-    let arguments = [&["study", text(&experiment)], &places[..]].concat();
-    let mut command = ropewalk(&arguments);
+    let mut command = lab.study_command(&[text(&experiment)]);
     command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::null());
     let child = command.spawn().unwrap();
     let cut = await_window(&scratch, None);
@@ -606,11 +634,10 @@ fn a_window_is_whole_or_void() {
     assert_eq!(outcome["interrupted"], false);
 }
 
-/// Waits until a generator other than the process `but` works on a window of 1.5 s at a rate, which
-/// distinguishes it from generators that measure a ceiling. Returns its process number.
+/// Waits until a generator other than the process `but` works on a window of 1.5 s at a rate.
+/// Returns its process number.
 fn await_window(scratch: &Path, but: Option<u32>) -> u32 {
-    // The loop is long because the floor may have to be built first.
-    for _ in 0..12_000 {
+    for _ in 0..4_000 {
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).into_owned();

@@ -40,14 +40,12 @@ fn experiment(lab: &Lab, from: &str, to: &str) -> PathBuf {
     path
 }
 
-/// Makes a folder of servers of which none, not even the floor, is installed, so that no time is
-/// spent on the path's ceiling.
-fn without_floor(lab: &Lab) -> PathBuf {
+/// Makes a folder of servers of which none is installed.
+fn none_installed(lab: &Lab) -> PathBuf {
     let descriptions = lab
         .own_server(r#"command = ["PROGRAM", "serve", "{root}", "--listen", "{listen}:{port}"]"#);
     let own = fs::read_to_string(descriptions.join("own.toml")).unwrap();
     let own = own.replace(text(&ropewalk_server()), text(&lab.path("program")));
-    fs::write(descriptions.join("floor.toml"), own.replace("\"own\"", "\"floor\"")).unwrap();
     fs::write(descriptions.join("own.toml"), own).unwrap();
     descriptions
 }
@@ -80,7 +78,7 @@ fn the_server_may_be_any_file_and_the_record_has_its_path_and_hash() {
     let lab = Lab::new();
     let program = lab.path("ours");
     fs::copy(ropewalk_server(), &program).unwrap();
-    let (study, descriptions) = (experiment(&lab, "", ""), without_floor(&lab));
+    let (study, descriptions) = (experiment(&lab, "", ""), none_installed(&lab));
     let servers = ["--servers", text(&descriptions), "--ropewalk", text(&program)];
     let (status, out, err) = lab.run(&[&["study", text(&study)], &servers[..]].concat());
     assert_eq!(status, 0, "{out}{err}");
@@ -95,7 +93,7 @@ fn the_server_may_be_any_file_and_the_record_has_its_path_and_hash() {
 fn a_full_disk_ends_a_study_that_can_go_on() {
     let lab = Lab::new();
     let path = experiment(&lab, "repetitions = 1", "repetitions = 50");
-    let descriptions = without_floor(&lab);
+    let descriptions = none_installed(&lab);
     let options = [text(&path), "--servers", text(&descriptions)];
     let child = under_way(&lab, 1, &options);
     let disk = FullDisk::under(&lab.path("records").join("runs.jsonl"));
@@ -118,7 +116,7 @@ fn a_full_disk_ends_a_study_that_can_go_on() {
 fn a_study_that_is_killed_within_a_search_goes_on_with_it() {
     let lab = Lab::new();
     let path = experiment(&lab, "", "");
-    let descriptions = without_floor(&lab);
+    let descriptions = none_installed(&lab);
     let options = [text(&path), "--mat", "--servers", text(&descriptions)];
     let before = kill_after(&lab, 3, &options);
     assert!(lab.records().searches.is_empty(), "it is under way: {before:?}");
@@ -150,7 +148,7 @@ fn an_experiment_with_former_names_is_read_with_a_line_for_each() {
     let lab = Lab::new();
     let testbed = "[[domains]]\nname = \"one CPU\"\ncpus = 1\n[[workloads]]";
     let path = experiment(&lab, "[[workloads]]", testbed);
-    let descriptions = without_floor(&lab);
+    let descriptions = none_installed(&lab);
     let own = descriptions.join("own.toml");
     fs::write(&own, fs::read_to_string(&own).unwrap() + "# {peers_dir}\n").unwrap();
     let options = ["--dry-run", "--peers", text(&descriptions)];
@@ -181,7 +179,7 @@ fn an_experiment_with_former_names_is_read_with_a_line_for_each() {
 fn what_is_observed_is_observed_after_the_load_has_warmed_up() {
     let lab = Lab::new();
     let path = experiment(&lab, "--connection keep", "--connection keep --warm-up 1s");
-    let descriptions = without_floor(&lab);
+    let descriptions = none_installed(&lab);
     let (status, out, err) = lab.run(&["study", text(&path), "--servers", text(&descriptions)]);
     assert_eq!(status, 0, "{out}{err}");
     let runs = lab.records().runs;
@@ -220,7 +218,7 @@ load = "--connection request"
 client = "wrk"
 "#;
     fs::write(&path, one + several).unwrap();
-    let descriptions = without_floor(&lab);
+    let descriptions = none_installed(&lab);
     let arguments = ["study", text(&path), "--servers", text(&descriptions)];
     let (status, out, err) = lab.run(&arguments);
     assert_eq!(status, 0, "{out}{err}");
@@ -255,7 +253,7 @@ fn servers_are_loaded_together() {
     let two = r#"servers = ["ropewalk:event-loop", "ropewalk:threads"]"#;
     let study = study.replace(r#"servers = ["ropewalk:event-loop"]"#, two);
     fs::write(&path, study.replace("repetitions = 1", "repetitions = 2\ntogether = true")).unwrap();
-    let descriptions = without_floor(&lab);
+    let descriptions = none_installed(&lab);
     let arguments = ["study", text(&path), "--servers", text(&descriptions)];
     let (status, out, err) = lab.run(&arguments);
     assert_eq!(status, 0, "{out}{err}");
@@ -289,7 +287,7 @@ fn sessions_that_pause_are_under_way_when_the_window_begins() {
     let study = fs::read_to_string(&path).unwrap();
     let pausing = "--lengths 4 --think constant:0.2 --active-think constant:0.2 --requests 100";
     fs::write(&path, study.replace("--lengths 1 --requests 100", pausing)).unwrap();
-    let descriptions = without_floor(&lab);
+    let descriptions = none_installed(&lab);
     let arguments = ["study", text(&path), "--servers", text(&descriptions)];
     let (status, out, err) = lab.run(&arguments);
     assert_eq!(status, 0, "{out}{err}");
@@ -320,7 +318,7 @@ fn beside_busy_loops_every_run_is_void_and_says_why() {
     let path = experiment(&lab, "interference_bound = \"100%\"\n", "");
     let study = fs::read_to_string(&path).unwrap();
     fs::write(&path, study.replace("100ms", "500ms")).unwrap();
-    let descriptions = without_floor(&lab);
+    let descriptions = none_installed(&lab);
     let bound_to = |cpu| move || os::affinity::pin_thread(&[cpu]).unwrap();
     let loops = Busy::after(os::affinity::allowed_cpus().into_iter().map(bound_to));
     let (status, out, err) = lab.run(&["study", text(&path), "--servers", text(&descriptions)]);
@@ -338,7 +336,7 @@ fn beside_busy_loops_every_run_is_void_and_says_why() {
 fn a_study_at_a_utilisation() {
     let lab = Lab::new();
     let path = experiment(&lab, "rates = [400]", "utilisations = [0.25]");
-    let descriptions = without_floor(&lab);
+    let descriptions = none_installed(&lab);
     let arguments = ["study", text(&path), "--servers", text(&descriptions)];
     let (found, out, err) = lab.run(&arguments);
     assert_eq!(found == 1, err.contains("no rate was found that takes 25 % CPU"), "{out}{err}");
@@ -364,7 +362,7 @@ fn a_study_at_a_utilisation() {
 #[test]
 fn a_scratch_folder_may_be_a_relative_path() {
     let lab = Lab::new();
-    let (path, descriptions) = (experiment(&lab, "", ""), without_floor(&lab));
+    let (path, descriptions) = (experiment(&lab, "", ""), none_installed(&lab));
     let arguments =
         ["study", text(&path), "--servers", text(&descriptions), "--scratch=here", "-o=there"];
     let mut command = ropewalk(&arguments);
@@ -377,7 +375,7 @@ fn a_scratch_folder_may_be_a_relative_path() {
 #[test]
 fn a_study_says_how_much_could_not_be_measured() {
     let lab = Lab::new();
-    let descriptions = without_floor(&lab);
+    let descriptions = none_installed(&lab);
     let program = lab.path("program");
     let script = "#!/bin/sh\ncase $1 in --version) echo own 1;; *) exit 1;; esac\n";
     testkit::install_script(script, &program);
@@ -400,7 +398,7 @@ fn a_study_whose_log_has_grown_does_not_go_on() {
     let path = experiment(&lab, "files = \"--single 1000\"\n", &own);
     let made = "log = \"--single 1000 --lengths 1 --requests 100\"\n";
     fs::write(&path, fs::read_to_string(&path).unwrap().replace(made, "")).unwrap();
-    let descriptions = without_floor(&lab);
+    let descriptions = none_installed(&lab);
     let arguments = ["study", text(&path), "--servers", text(&descriptions)];
     let (status, out, err) = lab.run(&arguments);
     assert_eq!(status, 0, "{out}{err}");
@@ -417,14 +415,15 @@ fn a_study_whose_log_has_grown_does_not_go_on() {
 fn a_budget_that_does_not_hold_the_ceiling_is_for_the_study() {
     let lab = Lab::new();
     let path = experiment(&lab, "repetitions = 1", "repetitions = 2");
-    let (status, out, err) = lab.run(&["study", text(&path), "--budget", "4500ms"]);
+    let (status, out, err) = lab.run_with_floor(&["study", text(&path), "--budget", "4500ms"]);
     assert!(status == 4 || status == 0, "{out}{err}");
     assert!(out.contains("ceiling is not known: the budget does not hold "), "{out}");
     let opened = lab.records();
     assert!(opened.ceilings.is_empty() && !opened.runs.is_empty(), "{out}{err}");
     let planned: Vec<_> = opened.header.planned.iter().map(|one| &*one.server).collect();
     assert_eq!(planned, ["ropewalk:event-loop"], "what is missing can be told");
-    let (status, out, err) = lab.run(&["study", text(&path), "--budget", "1h", "--resume"]);
+    let again = ["study", text(&path), "--budget", "1h", "--resume"];
+    let (status, out, err) = lab.run_with_floor(&again);
     assert_eq!(status, 0, "{out}{err}");
     let opened = lab.records();
     assert_eq!(opened.ceilings.len(), 1);
@@ -436,7 +435,7 @@ fn a_budget_that_does_not_hold_the_ceiling_is_for_the_study() {
 #[test]
 fn a_server_that_is_installed_later_takes_part() {
     let lab = Lab::new();
-    let descriptions = without_floor(&lab);
+    let descriptions = none_installed(&lab);
     let path = experiment(&lab, "servers = [", "servers = [\"own\", ");
     let claim = "[[claims]]\ntext = \"It serves more\"\nservers = [\"own\"]\n";
     fs::write(&path, fs::read_to_string(&path).unwrap() + claim).unwrap();

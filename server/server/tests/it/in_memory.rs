@@ -26,7 +26,7 @@ const WIDE: usize = usize::MAX;
 
 #[test]
 fn every_case_holds_in_memory_however_it_is_cut() {
-    let root = DocumentRoot::temporary().unwrap();
+    let root = DocumentRoot::shared().unwrap();
     let suite = Suite::load().unwrap();
     let configurations = Temporary::new();
     let configurations = suite

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use server::Server;
@@ -21,11 +22,9 @@ fn a_hundred_thousand_entries_are_listed_whole_and_in_order() {
     let directory = Temporary::new();
     fs::create_dir_all(directory.path().join("site/many")).unwrap();
     directory.file("site/few/one.txt", "");
-    for number in 0..ENTRIES {
-        // The files are created in an order other than that of the listing.
-        let name = format!("site/many/{:06}.txt", number * 7919 % ENTRIES);
-        File::create(directory.path().join(name)).unwrap();
-    }
+    // The entries are made in an order other than that of the listing.
+    let names = (0..ENTRIES).map(|number| format!("{:06}.txt", number * 7919 % ENTRIES));
+    fill(&directory, names);
     let names: Vec<&str> = crate::engines().iter().map(|spec| spec.name).collect();
     // Each test keeps a CPU busy for a long time.
     at_a_time(2, &names, |name| {
@@ -60,6 +59,24 @@ fn a_hundred_thousand_entries_are_listed_whole_and_in_order() {
     });
 }
 
+/// Makes these entries in the folder `many`: names of a few files, because some file systems slow
+/// down all that happens on them after a hundred thousand files have been removed.
+fn fill(directory: &Temporary, names: impl Iterator<Item = String>) {
+    let many = directory.path().join("site/many");
+    let mut file = PathBuf::new();
+    for (number, name) in names.enumerate() {
+        if number % LINKS_MAX == 0 {
+            file = many.join(name);
+            File::create(&file).unwrap();
+        } else {
+            fs::hard_link(&file, many.join(name)).unwrap();
+        }
+    }
+}
+
+/// Every file system that is used for temporary files allows so many names of a file.
+const LINKS_MAX: usize = 10_000;
+
 /// A single worker.
 const CPU: &str = "partitions.cpus=[\"0\"]";
 
@@ -78,9 +95,7 @@ const ELSEWHERE: [(&str, &str); 4] = [
 fn a_client_that_reads_more_slowly_than_the_server_sends_gets_all_of_a_listing() {
     let directory = Temporary::new();
     fs::create_dir_all(directory.path().join("site/many")).unwrap();
-    for number in 0..LONG_NAMES {
-        File::create(directory.path().join(format!("site/many/{number:0200}"))).unwrap();
-    }
+    fill(&directory, (0..LONG_NAMES).map(|number| format!("{number:0200}")));
     let specs = crate::engines();
     let is_tested = |name: &str| specs.iter().any(|spec| spec.name == name);
     // A client that is forgotten is cut off after this time, at the latest after half a minute.

@@ -31,7 +31,7 @@ fn rings() -> bool {
 #[test]
 fn every_case_holds_in_tiny_rings() {
     if rings() {
-        conformance::run_with("rings", &TINY[2..], |_| true);
+        conformance::run_variant("rings", &TINY[2..]);
     }
 }
 
@@ -39,7 +39,7 @@ fn every_case_holds_in_tiny_rings() {
 fn every_case_holds_without_standing_orders_and_with_helpers() {
     if rings() {
         let knobs = ["engine.knobs.multishot=0", "engine.knobs.helpers=2"];
-        conformance::run_with("rings", &knobs, |_| true);
+        conformance::run_variant("rings", &knobs);
     }
 }
 
@@ -49,9 +49,9 @@ fn every_case_holds_without_standing_orders_and_with_helpers() {
 fn every_case_holds_with_direct_descriptors() {
     if rings() {
         let direct = "engine.knobs.direct=1";
-        conformance::run_with("rings", &[direct], |_| true);
+        conformance::run_variant("rings", &[direct]);
         let anew = [direct, "engine.knobs.multishot=0", "cache.small_body_bytes_max=0"];
-        conformance::run_with("rings", &anew, |_| true);
+        conformance::run_variant("rings", &anew);
     }
 }
 
