@@ -56,8 +56,7 @@ impl Lab {
     /// Runs a command with a scratch folder and a records folder of its own. A study spends no time
     /// on the path's ceiling.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
-        let chooses = arguments.iter().any(|argument| argument.starts_with("--servers"));
-        if arguments[0] == "study" && !chooses {
+        if arguments[0] == "study" && !arguments.contains(&"--servers") {
             let descriptions = self.without_floor();
             return self.run_with_floor(&[arguments, &["--servers", text(&descriptions)]].concat());
         }

@@ -156,7 +156,7 @@ fn an_experiment_with_former_names_is_read_with_a_line_for_each() {
                   engine.knobs.events_per_wait=7\"";
     let study = fs::read_to_string(&path).unwrap();
     fs::write(&path, study.replace("\"ropewalk:event-loop\"", server)).unwrap();
-    let (status, out, err) = lab.run(&[&["study", text(&path)], &options[..]].concat());
+    let (status, out, err) = lab.run_with_floor(&[&["study", text(&path)], &options[..]].concat());
     assert_eq!(status, 0, "{err}");
     assert!(out.contains("1 testbed"), "{out}");
     assert!(err.contains(": `engine.knobs.loops` is called `engine.knobs.workers` now; "), "{err}");
