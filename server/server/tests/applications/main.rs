@@ -3,6 +3,7 @@
 
 mod ahead;
 mod bounds;
+mod browser;
 mod cgi;
 mod fastcgi;
 mod fastcgi_server;
