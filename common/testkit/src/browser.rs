@@ -87,8 +87,13 @@ impl Browser {
 
     /// Opens a file and waits until it has been loaded.
     pub fn open(&mut self, path: &Path) {
+        self.visit(&format!("file://{}", path.display()));
+    }
+
+    /// Opens a page and waits until it has been loaded.
+    pub fn visit(&mut self, url: &str) {
         self.seen.clear();
-        self.call("Page.navigate", &json!({ "url": format!("file://{}", path.display()) }));
+        self.call("Page.navigate", &json!({ "url": url }));
         while !self.seen.iter().any(|event| event["method"] == "Page.loadEventFired") {
             let event = self.next();
             self.seen.push(event);

@@ -60,6 +60,10 @@ pub const H2O: Tool = packaged("h2o", "h2o", "apt-get install h2o");
 pub const LIGHTTPD: Tool = packaged("lighttpd", "lighttpd", "apt-get install lighttpd");
 /// A server that is put behind Ropewalk.
 pub const CADDY: Tool = packaged("Caddy", "caddy", "apt-get install caddy");
+/// Builds a server that is put behind Ropewalk.
+pub const GO: Tool = packaged("Go", "go", "apt-get install golang-go");
+/// Runs a server that is put behind Ropewalk.
+pub const NODE: Tool = packaged("Node", "node", "apt-get install nodejs");
 /// Runs scripts behind a server.
 pub const PHP_FPM: Tool = packaged("php-fpm", "php-fpm8.2", "apt-get install php8.2-fpm");
 /// Runs scripts, as a CGI program and behind a server.
@@ -109,6 +113,8 @@ pub const TOOLS: &[Tool] = &[
     H2O,
     LIGHTTPD,
     CADDY,
+    GO,
+    NODE,
     PHP_FPM,
     PHP_CGI,
     HTTPERF,

@@ -178,8 +178,13 @@ impl Runner {
         Self { moment_us, ..self }
     }
 
-    /// Reports that an application has not answered.
+    /// Reports that an application has not answered. A program that is missing is the affair of who
+    /// has asked for it, and of one that may not run its spawner says more.
     pub(crate) fn report_application(&self, name: &str, failure: upstream::Failure) {
+        use upstream::{Failure::NotStarted, Refusal};
+        if let NotStarted(Refusal::Missing | Refusal::Forbidden) = failure {
+            return;
+        }
         if let Some(report) = &self.report {
             report(&Trouble::Application { name, failure });
         }

@@ -31,6 +31,7 @@ mod site_size;
 mod spawner;
 mod spool;
 mod start_error;
+mod start_line;
 mod start_pages;
 mod stop_deadline;
 mod topology;

@@ -152,7 +152,10 @@ fn applications(hosts: &[HostSettings]) -> Vec<&ApplicationSettings> {
 /// Bounds the requests that are with applications at a time to `calls` for each process. Returns a
 /// line for operators if that is less than the settings allow.
 fn bound_calls(hosts: &mut [HostSettings], calls: usize, layout: &Layout) -> Option<String> {
-    let each = calls as u64 / (callers_max(layout) * applications(hosts).len() as u64).max(1);
+    let each = fair_share(
+        applications(hosts).iter().map(|application| application.limits.in_flight_max).collect(),
+        calls as u64 / callers_max(layout).max(1),
+    );
     let mut wanted = None;
     for route in hosts.iter_mut().flat_map(|host| &mut host.routes) {
         let limits = &mut route.application.limits;
@@ -169,6 +172,19 @@ fn bound_calls(hosts: &mut [HostSettings], calls: usize, layout: &Layout) -> Opt
             each.max(1)
         )
     })
+}
+
+/// How much each gets of `total` at most, so that those who want less leave the rest to others.
+fn fair_share(mut wanted: Vec<u64>, mut total: u64) -> u64 {
+    wanted.sort_unstable();
+    for (index, want) in wanted.iter().enumerate() {
+        let each = total / (wanted.len() - index) as u64;
+        if *want > each {
+            return each;
+        }
+        total -= want;
+    }
+    u64::MAX
 }
 
 /// Divides the processes of FastCGI applications whose connections are kept among the workers: with
@@ -563,6 +579,20 @@ mod tests {
         check(loops, 512, 32, 8, 4, 2);
         // The threads of a partition have their bounds together.
         check("staged", 512, 1024, 256, 136, 128);
+    }
+
+    #[test]
+    fn what_one_leaves_is_for_others() {
+        let check = |wanted: &[u64], total, expected: &[u64]| {
+            let each = fair_share(wanted.to_vec(), total);
+            let shares: Vec<u64> = wanted.iter().map(|want| each.min(*want)).collect();
+            assert_eq!(shares, expected, "{total}");
+        };
+        check(&[], 9, &[]);
+        check(&[512, 8], 520, &[512, 8]);
+        check(&[512, 8], 519, &[511, 8]);
+        check(&[512, 8, 512], 108, &[50, 8, 50]);
+        check(&[512, 8], 15, &[7, 7]);
     }
 
     /// haproxy 2936: connections at rest and in use are as many as there are processes, at most.

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::{Engine, Order};
-use os::cpu_list;
 use session::{Counter, Counters};
 
 use crate::access_log::{Log, Reopener};
 use crate::auto::{self, Resolved};
-use crate::config::{Config, ListenerMode, Settings, one_line};
+use crate::config::{Config, ListenerMode, Settings};
 use crate::error_log::Budget;
 use crate::interrupt_affinity::{InterruptAffinity, Place};
 use crate::layout::Layout;
@@ -22,8 +21,9 @@ use crate::partitions::{Machine, Partition};
 use crate::processes::{Ledger, Supervisor, WorkerCommand};
 use crate::ready::{Ready, make_ready};
 use crate::report;
-use crate::spawner::Spawner;
+use crate::spawner::{self, Spawner};
 use crate::start_error::StartError;
+use crate::start_line::start_line;
 use crate::stop_deadline::{StopDeadline, WORKERS_END_US};
 use crate::{reach, start_pages};
 
@@ -77,6 +77,8 @@ impl Server {
             report(&warning);
         }
         ready.without_effect.iter().for_each(|line| report(line));
+        spawner::check_folders(settings)
+            .map_err(StartError::system("use a directory of CGI programs"))?;
         // First, so that it has nothing of what the server opens.
         let failed = StartError::system("start the spawner of CGI programs");
         let spawner = Spawner::start(&config).map_err(&failed)?;
@@ -88,7 +90,7 @@ impl Server {
             choice.reasons(settings, &ready.layout, ready.sendfile, listeners.are_shared).into()
         });
         let reasons = reasons.unwrap_or_default();
-        let description = describe(settings, &ready, &listeners.addresses);
+        let description = start_line(settings, &ready, &listeners.addresses);
         let hints = hints(&ready, &listeners);
         let addresses = listeners.addresses.clone();
         let workers = match ready.layout.processes {
@@ -397,18 +399,6 @@ fn places(settings: &Settings, ready: &Ready, all: &[SocketAddr]) -> Vec<Place> 
     ready.partitions.iter().enumerate().map(place).collect()
 }
 
-/// Describes a server: `serving examples/site at http://127.0.0.1:8080 with event-loop-per-core (2
-/// workers …)`.
-fn describe(settings: &Settings, ready: &Ready, addresses: &[SocketAddr]) -> String {
-    let what = match settings.hosts.as_slice() {
-        [host] => one_line(&host.root.to_string_lossy()).into_owned(),
-        hosts => format!("{} hosts", hosts.len()),
-    };
-    let places = reach::places(addresses, os::interfaces::outward_address);
-    let name = ready.engine.spec.name;
-    format!("serving {what} at {places} with {name} ({})", describe_workers(ready))
-}
-
 fn hints(ready: &Ready, listeners: &Listeners) -> Vec<String> {
     // The program that passes sockets on decides where they listen.
     let reach = match listeners.are_inherited {
@@ -416,20 +406,4 @@ fn hints(ready: &Ready, listeners: &Listeners) -> Vec<String> {
         false => reach::hint(&listeners.addresses),
     };
     reach.into_iter().chain(start_pages::missing(&ready.site)).collect()
-}
-
-fn describe_workers(ready: &Ready) -> String {
-    let count = |count: usize, one: &str, more: &str| {
-        format!("{count} {}", if count == 1 { one } else { more })
-    };
-    let mut workers = count(ready.layout.workers(), "worker", "workers");
-    if ready.layout.processes.is_some() {
-        let processes = count(ready.layout.shares.len(), "process", "processes");
-        workers = format!("{workers} in {processes}");
-    }
-    let lists = ready.partitions.iter().map(|partition| cpu_list::show(&partition.cpus));
-    match ready.partitions.iter().any(|partition| !partition.cpus.is_empty()) {
-        true => format!("{workers} on CPUs {}", lists.collect::<Vec<_>>().join(" | ")),
-        false => format!("{workers}, not pinned"),
-    }
 }

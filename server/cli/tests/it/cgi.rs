@@ -87,7 +87,9 @@ fn standard_error_is_in_the_error_log() {
             assert!(lines.contains(&line), "{arguments:?}: {line}\n{lines:#?}");
         }
         let about = |what: &str| lines.iter().any(|line| line.contains(what));
-        assert!(!about("/cgi-bin/fine") && !about("missing"), "{lines:#?}");
+        assert!(!about("/cgi-bin/fine") && !about(": 404: "), "{lines:#?}");
+        let refused = lines.iter().filter(|line| line.contains(": 403: "));
+        assert_eq!(refused.count(), 1, "{lines:#?}");
     });
     // More than is reported is read all the same.
     let server = start(&directory, &["--engine", "event-loop"]);

@@ -83,7 +83,8 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["serve", "/no/such"], "DIR: \"/no/such\" does not exist: name the directory to serve"),
     (
         &["serve", "Cargo.toml"],
-        "DIR: \"Cargo.toml\" is not a directory: name the directory that holds it",
+        "DIR: \"Cargo.toml\" is not a directory: name the directory that holds it \
+         (a configuration is read with --config)",
     ),
     (
         &["doctor", "exampels"],

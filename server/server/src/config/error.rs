@@ -112,7 +112,7 @@ pub enum ConfigFault {
     #[error("limits.request_line_bytes_max is above head_bytes_max ({0})")]
     LineAboveHead(u64),
     /// A root that is no directory.
-    #[error("{0:?} is not a directory: name the directory that holds it")]
+    #[error("{:?} is not a directory: name the directory that holds it{}", .0, hint_of_file(.0))]
     RootIsFile(PathBuf),
     /// A root that does not exist.
     #[error("{root:?} does not exist{hint}: name the directory to serve")]
@@ -241,6 +241,14 @@ impl std::error::Error for ConfigError {}
 impl From<ConfigError> for String {
     fn from(error: ConfigError) -> Self {
         error.to_string()
+    }
+}
+
+/// What beginners may have meant by a root that is a file.
+fn hint_of_file(root: &Path) -> &'static str {
+    match root.extension().is_some_and(|it| it == "toml") {
+        true => " (a configuration is read with --config)",
+        false => "",
     }
 }
 

@@ -66,7 +66,10 @@ fn folders(settings: &Settings) -> impl Iterator<Item = &Path> {
 }
 
 /// Checks that the directories are there that are named: that of the root may be made later.
-fn check_folders(settings: &Settings) -> io::Result<()> {
+///
+/// # Errors
+/// The first that is not there, with its name.
+pub(crate) fn check_folders(settings: &Settings) -> io::Result<()> {
     for folder in folders(settings).filter(|it| !it.as_os_str().is_empty()) {
         let why = match std::fs::metadata(folder) {
             Ok(found) if found.is_dir() => continue,
@@ -97,7 +100,6 @@ impl Spawner {
         if !is_needed(&config.settings) {
             return Ok(None);
         }
-        check_folders(&config.settings)?;
         let configuration = os::shared_memory::create_text(&config.show())?;
         let (receiver, sender) = os::passing::message_pair(START_BYTES_MAX)?;
         let program = config.worker_program.clone();

@@ -3,9 +3,11 @@
 
 mod ahead;
 mod bounds;
+mod browser;
 mod cgi;
 mod fastcgi;
 mod fastcgi_server;
+mod go_and_node;
 #[path = "../it/harness.rs"]
 mod harness;
 mod hostile_replies;
@@ -235,6 +237,28 @@ fn takes_event(client: &mut TcpStream, spec: &EngineSpec) {
     assert_eq!(&event, b"9\r\ndata: 1\n\n\r\n", "{}", spec.name);
 }
 
+/// Sends a request with a body.
+fn upload(client: &mut TcpStream, target: &str, body: &[u8], is_chunked: bool) {
+    let framing = match is_chunked {
+        true => "Transfer-Encoding: chunked".into(),
+        false => format!("Content-Length: {}", body.len()),
+    };
+    let head = format!("POST {target} HTTP/1.1\r\nHost: h\r\n{framing}\r\n\r\n");
+    client.write_all(head.as_bytes()).unwrap();
+    for piece in body.chunks(50_000) {
+        if is_chunked {
+            write!(client, "{:x}\r\n", piece.len()).unwrap();
+        }
+        client.write_all(piece).unwrap();
+        if is_chunked {
+            client.write_all(b"\r\n").unwrap();
+        }
+    }
+    if is_chunked {
+        client.write_all(b"0\r\n\r\n").unwrap();
+    }
+}
+
 /// Uploads larger than all buffers on their way, with a length and in chunks.
 #[test]
 fn bodies_of_requests_arrive_whole() {
@@ -247,24 +271,7 @@ fn bodies_of_requests_arrive_whole() {
         let server = in_front_of(spec, &directory, &servers, "");
         let mut client = connect(&server);
         for is_chunked in [false, true] {
-            let framing = match is_chunked {
-                true => "Transfer-Encoding: chunked".into(),
-                false => format!("Content-Length: {}", body.len()),
-            };
-            let head = format!("POST /app/up HTTP/1.1\r\nHost: h\r\n{framing}\r\n\r\n");
-            client.write_all(head.as_bytes()).unwrap();
-            for piece in body.chunks(50_000) {
-                if is_chunked {
-                    write!(client, "{:x}\r\n", piece.len()).unwrap();
-                }
-                client.write_all(piece).unwrap();
-                if is_chunked {
-                    client.write_all(b"\r\n").unwrap();
-                }
-            }
-            if is_chunked {
-                client.write_all(b"0\r\n\r\n").unwrap();
-            }
+            upload(&mut client, "/app/up", &body, is_chunked);
             assert_eq!(answer(&mut BufReader::new(&mut client)).0, 200, "{}", spec.name);
         }
         assert_eq!(ask(&mut client, GET).0, 200, "the connection goes on");

@@ -1,15 +1,18 @@
 //! Servers of other projects, as applications: each serves the same files, writes every request
-//! that it has read to a log, and ends with the test.
+//! that it has read to a log, and ends with the test. Go and Node come as libraries, so they are
+//! two programs, which answer with the last name of the path as if that was a file.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 use os::guard::Guard;
-use testkit::tools::{APACHE, CADDY, H2O, LIGHTTPD, NGINX, Tool};
+use testkit::tools::{APACHE, CADDY, GO, H2O, LIGHTTPD, NGINX, NODE, Tool};
 use testkit::{Temporary, comes_true};
 
-/// How a server is started. `{dir}` and `{at}` stand for its folder and its address.
+/// How a server is started. `{dir}` and `{at}` stand for its folder and its address, and `{idle}`
+/// for how long it keeps a connection, in ms.
 pub(crate) struct Kind {
     pub(crate) tool: &'static Tool,
     command: &'static [&'static str],
@@ -86,8 +89,32 @@ http://:{port} {
 
 const REQUEST_LINE: [&str; 2] = [" ", " HTTP/1.1"];
 
+const GO_SOURCE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/applications/programs/application.go");
+const GO_PROGRAM: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/go-application");
+const NODE_PROGRAM: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/applications/programs/application.mjs");
+
+/// The program of `net/http`.
+pub(crate) const GO_HTTP: Kind = Kind {
+    tool: &GO,
+    command: &[GO_PROGRAM, "{at}", "{dir}/log", "{idle}"],
+    configuration: "",
+    target: REQUEST_LINE,
+};
+
+/// The program of `node:http`.
+pub(crate) const NODE_HTTP: Kind = Kind {
+    tool: &NODE,
+    command: &["node", NODE_PROGRAM, "{at}", "{dir}/log", "{idle}"],
+    configuration: "",
+    target: REQUEST_LINE,
+};
+
 /// All kinds.
-pub(crate) const KINDS: [Kind; 5] = [
+pub(crate) const KINDS: [Kind; 7] = [
+    GO_HTTP,
+    NODE_HTTP,
     Kind {
         tool: &NGINX,
         command: &["nginx", "-e", "{dir}/errors", "-c", "{dir}/configuration"],
@@ -133,6 +160,14 @@ pub(crate) struct RealServer {
 impl RealServer {
     /// Starts a server of files below `/app/`, each of which has its name as its content.
     pub(crate) fn start(kind: &'static Kind, files: &[&str]) -> Self {
+        Self::start_with(kind, files, 60_000)
+    }
+
+    /// Starts a program that closes a connection when it was idle for `idle_ms`.
+    pub(crate) fn start_with(kind: &'static Kind, files: &[&str], idle_ms: u32) -> Self {
+        if kind.tool == &GO {
+            build_go_program();
+        }
         let directory = Temporary::new();
         for name in files {
             directory.file(&format!("site/app/{name}"), name);
@@ -142,7 +177,8 @@ impl RealServer {
         let path = directory.path().display().to_string();
         let fill = |text: &str| {
             let text = text.replace("{dir}", &path).replace("{at}", &address.to_string());
-            text.replace("{port}", &address.port().to_string())
+            let text = text.replace("{port}", &address.port().to_string());
+            text.replace("{idle}", &idle_ms.to_string())
         };
         directory.file("configuration", fill(kind.configuration));
         let [program, arguments @ ..] = kind.command else { unreachable!("none is empty") };
@@ -161,12 +197,17 @@ impl RealServer {
         self.address
     }
 
+    /// What is in its log by now.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap()
+    }
+
     /// Ends the server. Returns the targets of all requests that it has read; of what it could not
     /// read as a request, the line in its log.
     pub(crate) fn stop(mut self) -> Vec<String> {
         os::signals::send("TERM", &[self.process.id()]);
         self.process.wait().unwrap();
-        let log = fs::read_to_string(self.directory.path().join("log")).unwrap();
+        let log = self.log();
         let [before, behind] = self.kind.target;
         let target = |line: &str| {
             let target = line.split_once(before)?.1.split_once(behind)?.0;
@@ -184,4 +225,17 @@ impl Drop for RealServer {
             let _ = self.process.wait();
         }
     }
+}
+
+/// Builds the program of Go, once, with what is on this machine. The libraries are compiled only if
+/// Go's own cache does not have them.
+fn build_go_program() {
+    static IS_BUILT: OnceLock<()> = OnceLock::new();
+    IS_BUILT.get_or_init(|| {
+        let mut command = Command::new("go");
+        command.args(["build", "-o", GO_PROGRAM, GO_SOURCE]);
+        let offline = [("GO111MODULE", "off"), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local")];
+        let output = command.env_remove("GOFLAGS").envs(offline).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    });
 }

@@ -179,7 +179,8 @@ fn wrong_hosts() {
         ),
         (
             "[[host]]\nroot = \"ropewalk.toml\"",
-            "2:8: \"ropewalk.toml\" is not a directory: name the directory that holds it",
+            "2:8: \"ropewalk.toml\" is not a directory: name the directory that holds it \
+             (a configuration is read with --config)",
         ),
         ("[[host]]\nroot = \"\"", "2:8: root must be a directory, not \"\""),
         (

@@ -81,18 +81,43 @@ fn fields_of_more_than_64_kib_are_sent_whole() {
     });
 }
 
-/// Where the name also means ::1, the server listens at both addresses.
 #[test]
 fn the_description_says_what_where_and_how() {
     let directory = site();
-    let server = start(&directory, &["engine.name=event-loop", "partitions.cpus=[\"0\"]"]);
-    let (root, address) = (directory.path().join("site"), server.addresses()[0]);
-    let expected = format!(
-        "serving {} at http://{address} with event-loop (1 worker on CPUs 0)",
-        root.display()
+    directory.file("site/cgi/x", "");
+    let root = directory.path().join("site").display().to_string();
+    let check = |routes: &str, what: &str| {
+        let routes = format!("host.route=[{routes}]");
+        let set = ["engine.name=event-loop", "partitions.cpus=[\"0\"]", &routes];
+        let server = start(&directory, &set);
+        let address = server.addresses()[0];
+        let expected =
+            format!("serving {what} at http://{address} with event-loop (1 worker on CPUs 0)");
+        assert_eq!(server.description(), expected);
+        server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    };
+    check("", &root);
+    check("{ path = \"/**\" }", &root);
+    let all = "path = \"/**\", proxy = [\"http://127.0.0.1:1\", \"unix:/run/b\"]";
+    let servers = "http://127.0.0.1:1, unix:/run/b";
+    check(&format!("{{ {all} }}"), &format!("the application {servers}"));
+    check(&format!("{{ {all}, methods = [\"GET\"] }}"), &format!("{root} (/** by {servers})"));
+    check(&format!("{{ {all} }}, {{ {all} }}"), &format!("{root} (2 routes to applications)"));
+    let php = "path = \"**.php\", fastcgi = \"127.0.0.1:9000\"";
+    check(&format!("{{ {php} }}"), &format!("{root} (**.php by 127.0.0.1:9000)"));
+    let cgi = format!("path = \"/x/**\", cgi = \"{root}/cgi\"");
+    check(&format!("{{ {cgi} }}"), &format!("{root} (/x/** by programs in {root}/cgi)"));
+    check("{ path = \"/x/**\", cgi = true }", &format!("{root} (/x/** by programs in it)"));
+}
+
+#[test]
+fn a_directory_of_programs_that_is_not_there_is_named() {
+    let route = "host.route=[{ path = \"/x/**\", cgi = \"/no/such\" }]";
+    let why = Server::start(&config(&site(), &[route])).err().unwrap().to_string();
+    assert!(
+        why.starts_with("cannot use a directory of CGI programs: \"/no/such\": No such"),
+        "{why}"
     );
-    assert_eq!(server.description(), expected);
-    server.stop_gracefully(Duration::from_secs(10)).unwrap();
 }
 
 #[test]

@@ -105,11 +105,16 @@ pub(crate) struct Echo {
     is_begun: bool,
     /// Whether it is a program, which reads a body and nothing else.
     is_program: bool,
-    /// Whether it is a program whose input has ended, and its output with it.
-    has_ended: bool,
+    /// Whether it is a program whose input has ended.
+    is_input_over: bool,
 }
 
 impl Echo {
+    /// Whether it is a program that has done all that it was asked for.
+    fn has_ended(&self) -> bool {
+        self.is_input_over && self.received.is_empty() && !self.is_stalled
+    }
+
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         self.received.extend_from_slice(bytes);
         while !self.is_stalled && self.step() {}
@@ -189,7 +194,7 @@ impl Echo {
     fn end(&mut self) {
         self.sent.clear();
         if self.is_program {
-            (self.is_program, self.has_ended, self.is_begun) = (false, false, false);
+            (self.is_program, self.is_input_over, self.is_begun) = (false, false, false);
         }
     }
 
@@ -260,8 +265,7 @@ pub(crate) fn join(
             }
             Next::Recv => {
                 let n = application.sent.len().min(sizes.application.1);
-                let has_ended = application.has_ended && application.received.is_empty();
-                if n == 0 && (has_ended || application.closes) {
+                if n == 0 && (application.has_ended() || application.closes) {
                     call.ended(stream);
                     continue;
                 }
@@ -275,7 +279,7 @@ pub(crate) fn join(
             Next::EndSending => {
                 call.sending_ended();
                 application.has_heard_end = true;
-                application.has_ended |= application.is_program;
+                application.is_input_over |= application.is_program;
                 application.take(b"");
             }
             Next::Over { keeps } => {
