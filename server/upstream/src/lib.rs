@@ -21,13 +21,14 @@ mod failure;
 mod fastcgi;
 mod fields;
 mod http;
+mod origin;
 mod outgoing;
 mod script;
 mod settings;
 mod tick;
 mod upgrade;
 
-pub use balance::Balance;
+pub use balance::{Balance, ClientKey, Tried};
 pub use call::{Call, Next};
 pub use cgi::{Refusal, START_BYTES_MAX, StartProgram};
 pub use downstream::{Body, Downstream, Length};
@@ -35,10 +36,10 @@ pub use facilities::{Facilities, OpenSpool, ReportDiagnostic, SpoolFile, Spooled
 pub use failure::Failure;
 pub use fastcgi::RecordError;
 pub use fields::ReplyFields;
-pub use http::Origin;
+pub use origin::Origin;
 pub use script::{Diagnostic, Diagnostics, ScriptRequest};
 pub use settings::{
-    Address, Application, ApplicationSettings, CallLimits, FastCgiSettings, Protocol,
+    Address, Application, ApplicationSettings, Balancing, CallLimits, FastCgiSettings, Protocol,
     ServerSettings,
 };
 pub use tick::Tick;

@@ -8,8 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use http1::Head;
+
+use crate::balance::ClientKey;
 use crate::cgi::START_BYTES_MAX;
 use crate::facilities::{Facilities, Spooled};
+use crate::origin::Origin;
 use crate::script::Diagnostic;
 
 /// An application as an operator describes it.
@@ -17,6 +21,8 @@ use crate::script::Diagnostic;
 pub struct ApplicationSettings {
     /// Its servers, at least one. They all answer alike.
     pub servers: Vec<ServerSettings>,
+    /// How one of them is chosen.
+    pub balancing: Balancing,
     /// How it is spoken to.
     pub protocol: Protocol,
     /// What there is to say of it if that is FastCGI.
@@ -28,6 +34,22 @@ pub struct ApplicationSettings {
     pub limits: CallLimits,
     /// The clients whose word about the clients before them is believed: other proxies.
     pub trusted: Vec<IpAddr>,
+}
+
+/// How a server of an application is chosen for a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balancing {
+    /// By two choices if there are more than two servers, and otherwise in turn.
+    #[default]
+    Auto,
+    /// In turn.
+    RoundRobin,
+    /// The one with the fewest requests.
+    LeastRequests,
+    /// The one with fewer requests of two that are chosen at random.
+    TwoChoices,
+    /// Always the same one for the address of a client.
+    ClientAddress,
 }
 
 /// How an application is spoken to.
@@ -310,6 +332,14 @@ impl Application {
     #[must_use]
     pub fn authority(&self) -> &str {
         self.servers.first().map_or("localhost", |server| &server.authority)
+    }
+
+    /// What of a client decides about its server, if anything does.
+    pub(crate) fn client_key(&self, head: &Head<'_>, origin: &Origin<'_>) -> ClientKey {
+        match self.settings.balancing {
+            Balancing::ClientAddress => ClientKey::new(origin.client(head)),
+            _ => ClientKey::default(),
+        }
     }
 
     /// Whether what a client says of the clients before it is believed.

@@ -4,12 +4,15 @@ use std::num::NonZero;
 
 use site::check;
 use site::host::{HostSettings, RouteSettings};
-use upstream::{Address, ApplicationSettings, FastCgiSettings, Protocol, ServerSettings};
+use upstream::{
+    Address, ApplicationSettings, Balancing, FastCgiSettings, Protocol, ServerSettings,
+};
 
 use super::error::ConfigFault;
 use super::field::{Key, quote, read_rows, show_list};
 use super::schema::{
-    DAY_MS, GIB, MIB, bytes, checked, number, other, read_checked, read_glob, show_texts,
+    DAY_MS, GIB, MIB, bytes, checked, choice, number, other, read_checked, read_glob, show_choice,
+    show_texts,
 };
 use super::value::{Fault, Unit, Value};
 
@@ -31,6 +34,7 @@ pub(super) const ROUTE_KEYS: &[Key<RouteSettings>] = &[
     other("weights", read_weights, |row| {
         show_list(row.application.servers.iter().map(|server| server.weight.to_string()))
     }),
+    choice!("balance", BALANCINGS, application.balancing),
     other(
         "suffix",
         |row, v| read_checked(&mut row.application.fastcgi.suffix, v, check::suffix),
@@ -51,6 +55,14 @@ pub(super) const ROUTE_KEYS: &[Key<RouteSettings>] = &[
     other("trusted", read_trusted, |row| {
         show_list(row.application.trusted.iter().map(|address| quote(&address.to_string())))
     }),
+];
+
+const BALANCINGS: &[(&str, Balancing)] = &[
+    ("auto", Balancing::Auto),
+    ("round-robin", Balancing::RoundRobin),
+    ("least-requests", Balancing::LeastRequests),
+    ("two-choices", Balancing::TwoChoices),
+    ("client-address", Balancing::ClientAddress),
 ];
 
 pub(super) fn read_routes(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {

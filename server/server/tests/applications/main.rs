@@ -2,6 +2,7 @@
 //! applications that do as a script says.
 
 mod ahead;
+mod balancing;
 mod bounds;
 mod cgi;
 mod fastcgi;

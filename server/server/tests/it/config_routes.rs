@@ -23,6 +23,7 @@ children = 6
 path = "/api/**"
 proxy = ["http://127.0.0.1:3000", "unix:/run/app.sock"]
 trusted = ["192.0.2.1"]
+balance = "client-address"
 idle_ms = 5
 sendfile_root = "/usr/share/"
 "#;
