@@ -9,6 +9,7 @@ mod fastcgi;
 mod fastcgi_server;
 #[path = "../it/harness.rs"]
 mod harness;
+mod health;
 mod hostile_replies;
 mod php;
 mod real_servers;

@@ -39,9 +39,9 @@ impl Tried {
         self.rounds += 1;
     }
 
-    /// Which of a server's `addresses` is next: another one in each round. There must be one.
+    /// How often all servers were tried: with each round another of a server's addresses is next.
     #[must_use]
-    pub fn choose_address(&self, addresses: usize) -> usize {
-        self.rounds % addresses
+    pub fn rounds(&self) -> usize {
+        self.rounds
     }
 }

@@ -35,8 +35,10 @@ impl<K> Servers<K> {
         tried: &mut Tried,
         now: Tick,
     ) -> Option<(usize, Option<K>)> {
+        let Self { application, balance, .. } = self;
         let mut choose = |tried: &Tried| {
-            self.balance.choose(call.client(), now, |server| tried.wants(server), |_| true)
+            let is_up = |server| application.is_up(server);
+            balance.choose(call.client(), now, |server| tried.wants(server), is_up)
         };
         let mut chosen = choose(tried);
         if chosen.is_none() {
@@ -85,16 +87,15 @@ pub(crate) fn connect(call: &Call, server: usize, tried: &Tried) -> io::Result<O
     if let Address::Unix(path) = &application.settings().servers[server].address {
         return os::socket::connect_unix(path);
     }
-    let addresses = application.addresses(server);
-    if addresses.is_empty() {
+    let Some(address) = application.address(server, tried.rounds()) else {
         return Err(io::Error::new(io::ErrorKind::NotFound, "its name has no address"));
-    }
-    os::socket::connect_start(addresses[tried.choose_address(addresses.len())], None)
+    };
+    os::socket::connect_start(address, None)
 }
 
 /// How often connecting is tried before the application counts as out of reach: once for each
 /// address.
 pub(crate) fn attempts_max(application: &Application) -> usize {
-    let of_server = |server| application.addresses(server).len().max(1);
+    let of_server = |server| application.addresses(server).max(1);
     (0..application.settings().servers.len()).map(of_server).sum()
 }

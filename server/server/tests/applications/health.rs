@@ -1,0 +1,129 @@
+//! Servers that are asked for their health: who gets requests, and what the status says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use server::Server;
+use testkit::comes_true;
+use testkit::scripted::{Action, Reply, Scripted};
+
+use crate::harness::{connect, queues, site, start};
+use crate::{GET, ask, in_front_of, nobody, scripted};
+
+const KEYS: &str = ", balance = \"round-robin\", health = \"/up?a\", health_ms = 10";
+
+/// An application that says by a switch whether it is well, and answers all other requests.
+fn patient() -> (Scripted, Arc<AtomicBool>) {
+    let is_well = Arc::new(AtomicBool::new(true));
+    let switch = Arc::clone(&is_well);
+    let application = scripted(move |asked| {
+        let reply = match asked.target.as_str() {
+            "/up?a" if !switch.load(Ordering::Relaxed) => Reply::status(503, b"ill"),
+            _ => Reply::ok(b"here"),
+        };
+        vec![Action::Send(reply.bytes())]
+    });
+    (application, is_well)
+}
+
+fn says(server: &Server, text: &str) -> bool {
+    server.status().iter().any(|line| line.contains(text))
+}
+
+/// The requests for the application that it has had, but for checks.
+fn asked(application: &Scripted) -> usize {
+    application.requests().iter().filter(|asked| asked.target.starts_with("/app/")).count()
+}
+
+/// What one process finds out holds for the workers of all, whatever they are.
+#[test]
+fn a_server_that_falls_gets_nothing_until_it_rises() {
+    let directory = site();
+    let engines = ["event-loop", "threads", "processes", "event-loop-shared-cache"];
+    testkit::side_by_side(&engines, |engine| {
+        let [(first, is_first_well), (second, is_second_well)] = [patient(), patient()];
+        let servers = [first.address(), second.address()];
+        let server = in_front_of(engines::find(engine).unwrap(), &directory, &servers, KEYS);
+        let ask_often = || (0..6).for_each(|_| assert_eq!(ask(&mut connect(&server), GET).0, 200));
+        assert!(comes_true(|| {
+            ask_often();
+            asked(&first) > 0 && asked(&second) > 0
+        }));
+        is_first_well.store(false, Ordering::Relaxed);
+        let down = |of: &Scripted| format!("1 of them down (http://{})", of.address());
+        assert!(comes_true(|| says(&server, &down(&first))), "{engine}: {:?}", server.status());
+        let before = [asked(&first), asked(&second)];
+        ask_often();
+        assert_eq!([asked(&first), asked(&second)], [before[0], before[1] + 6], "{engine}");
+        // The last ones are never left out.
+        is_second_well.store(false, Ordering::Relaxed);
+        assert!(comes_true(|| says(&server, "2 servers, 2 of them down")), "{engine}");
+        ask_often();
+        is_first_well.store(true, Ordering::Relaxed);
+        assert!(comes_true(|| says(&server, &down(&second))), "{engine}");
+        let before = [asked(&first), asked(&second)];
+        ask_often();
+        assert_eq!([asked(&first), asked(&second)], [before[0] + 6, before[1]], "{engine}");
+    });
+}
+
+/// A check is over in time and its connection closed, whatever the server does.
+#[test]
+fn what_is_no_answer_in_time_is_a_fall() {
+    let directory = site();
+    let silent = scripted(|_| vec![Action::Stall]);
+    let closing = scripted(|_| vec![Action::Close]);
+    let strange = scripted(|_| vec![Action::Send(b"SSH-2.0-x\r\n\r\n".to_vec()), Action::Stall]);
+    let endless = scripted(|_| {
+        let head = [&b"HTTP/1.1 200 OK\r\nA: "[..], &[b'b'; 100_000]].concat();
+        vec![Action::Send(head), Action::Stall]
+    });
+    let (well, _) = patient();
+    let bad = [&silent, &closing, &strange, &endless].map(Scripted::address);
+    let servers = [&bad[..], &[nobody(), well.address()]].concat();
+    let server = in_front_of(engines::find("event-loop").unwrap(), &directory, &servers, KEYS);
+    assert!(comes_true(|| says(&server, "6 servers, 5 of them down")), "{:?}", server.status());
+    for _ in 0..12 {
+        assert_eq!(ask(&mut connect(&server), GET).0, 200);
+    }
+    assert_eq!(asked(&well), 12);
+    assert!(silent.requests().iter().all(|asked| asked.target == "/up?a"));
+    let head = &well.requests()[0].head;
+    assert!(head.contains(&format!("\r\nHost: {}\r\n", well.address())), "{head}");
+    // One check of each is under way at a time, and connections are closed.
+    assert!(comes_true(|| silent.requests().len() > 20));
+    let port = silent.address().port();
+    let open = || queues().into_keys().filter(|[_, peer]| *peer == port).count();
+    assert!(open() <= 1, "{} connections to a server that is silent", open());
+    assert!(well.open() <= 3, "{} connections", well.open());
+    server.stop_gracefully(Duration::from_secs(10)).unwrap();
+    assert!(comes_true(|| open() == 0 && well.open() == 0));
+}
+
+#[test]
+fn servers_are_not_asked_unless_a_route_says_so() {
+    let directory = site();
+    let (application, _) = patient();
+    let spec = engines::find("event-loop").unwrap();
+    let server = in_front_of(spec, &directory, &[application.address()], "");
+    assert_eq!(ask(&mut connect(&server), GET).0, 200);
+    assert_eq!(application.requests().len(), 1);
+    assert!(says(&server, &format!("http://{}: 1 server, 0 tunnels open", application.address())));
+}
+
+/// Names are looked up by the process that was started, and reach those that it has started.
+#[test]
+fn a_server_can_have_a_name_on_engines_of_processes() {
+    let directory = site();
+    testkit::side_by_side(&["processes", "event-loop-shared-cache"], |engine| {
+        let (application, _) = patient();
+        let port = application.address().port();
+        let route =
+            format!("host.route=[{{ path = \"/app/**\", proxy = \"http://localhost:{port}\" }}]");
+        let server = start(&directory, &[&format!("engine.name={engine}"), &route]);
+        for _ in 0..4 {
+            assert_eq!(ask(&mut connect(&server), GET).0, 200, "{engine}");
+        }
+    });
+}
