@@ -36,6 +36,16 @@ fn asked(application: &Scripted) -> usize {
     application.requests().iter().filter(|asked| asked.target.starts_with("/app/")).count()
 }
 
+/// Whether there comes a moment from which on one of the applications gets all requests for a
+/// while. On a busy machine checks may be late, and a server down that is well.
+fn all_go_to(server: &Server, chosen: &Scripted) -> bool {
+    comes_true(|| {
+        let before = asked(chosen);
+        (0..16).for_each(|_| assert_eq!(ask(&mut connect(server), GET).0, 200));
+        asked(chosen) == before + 16
+    })
+}
+
 /// What one process finds out holds for the workers of all, whatever they are.
 #[test]
 fn a_server_that_falls_gets_nothing_until_it_rises() {
@@ -45,60 +55,60 @@ fn a_server_that_falls_gets_nothing_until_it_rises() {
         let [(first, is_first_well), (second, is_second_well)] = [patient(), patient()];
         let servers = [first.address(), second.address()];
         let server = in_front_of(engines::find(engine).unwrap(), &directory, &servers, KEYS);
-        let ask_often = || (0..6).for_each(|_| assert_eq!(ask(&mut connect(&server), GET).0, 200));
-        assert!(comes_true(|| {
-            ask_often();
-            asked(&first) > 0 && asked(&second) > 0
-        }));
-        is_first_well.store(false, Ordering::Relaxed);
         let down = |of: &Scripted| format!("1 of them down (http://{})", of.address());
+        is_first_well.store(false, Ordering::Relaxed);
         assert!(comes_true(|| says(&server, &down(&first))), "{engine}: {:?}", server.status());
-        let before = [asked(&first), asked(&second)];
-        ask_often();
-        assert_eq!([asked(&first), asked(&second)], [before[0], before[1] + 6], "{engine}");
+        assert!(all_go_to(&server, &second), "{engine}");
         // The last ones are never left out.
         is_second_well.store(false, Ordering::Relaxed);
         assert!(comes_true(|| says(&server, "2 servers, 2 of them down")), "{engine}");
-        ask_often();
+        let before = [asked(&first), asked(&second)];
+        assert!(comes_true(|| {
+            assert_eq!(ask(&mut connect(&server), GET).0, 200);
+            asked(&first) > before[0] && asked(&second) > before[1]
+        }));
         is_first_well.store(true, Ordering::Relaxed);
         assert!(comes_true(|| says(&server, &down(&second))), "{engine}");
-        let before = [asked(&first), asked(&second)];
-        ask_often();
-        assert_eq!([asked(&first), asked(&second)], [before[0] + 6, before[1]], "{engine}");
+        assert!(all_go_to(&server, &first), "{engine}");
     });
+}
+
+/// An application that answers all requests but checks, with which it does something else.
+fn ill(check: &'static [Action]) -> Scripted {
+    scripted(|asked| match asked.target.as_str() {
+        "/up?a" => check.to_vec(),
+        _ => vec![Action::Send(Reply::ok(b"here").bytes())],
+    })
 }
 
 /// A check is over in time and its connection closed, whatever the server does.
 #[test]
 fn what_is_no_answer_in_time_is_a_fall() {
     let directory = site();
-    let silent = scripted(|_| vec![Action::Stall]);
-    let closing = scripted(|_| vec![Action::Close]);
-    let strange = scripted(|_| vec![Action::Send(b"SSH-2.0-x\r\n\r\n".to_vec()), Action::Stall]);
-    let endless = scripted(|_| {
-        let head = [&b"HTTP/1.1 200 OK\r\nA: "[..], &[b'b'; 100_000]].concat();
-        vec![Action::Send(head), Action::Stall]
-    });
+    let endless = [&b"HTTP/1.1 200 OK\r\nA: "[..], &[b'b'; 100_000]].concat();
+    let bad = [
+        vec![Action::Stall],
+        vec![Action::Close],
+        vec![Action::Send(b"SSH-2.0-x\r\n\r\n".to_vec()), Action::Stall],
+        vec![Action::Send(endless), Action::Stall],
+    ];
+    let bad = bad.map(|check| ill(check.leak()));
     let (well, _) = patient();
-    let bad = [&silent, &closing, &strange, &endless].map(Scripted::address);
-    let servers = [&bad[..], &[nobody(), well.address()]].concat();
+    let servers: Vec<_> = bad.iter().map(Scripted::address).collect();
+    let servers = [&servers[..], &[nobody(), well.address()]].concat();
     let server = in_front_of(engines::find("event-loop").unwrap(), &directory, &servers, KEYS);
     assert!(comes_true(|| says(&server, "6 servers, 5 of them down")), "{:?}", server.status());
-    for _ in 0..12 {
-        assert_eq!(ask(&mut connect(&server), GET).0, 200);
-    }
-    assert_eq!(asked(&well), 12);
-    assert!(silent.requests().iter().all(|asked| asked.target == "/up?a"));
+    assert!(all_go_to(&server, &well));
     let head = &well.requests()[0].head;
     assert!(head.contains(&format!("\r\nHost: {}\r\n", well.address())), "{head}");
     // One check of each is under way at a time, and connections are closed.
-    assert!(comes_true(|| silent.requests().len() > 20));
-    let port = silent.address().port();
+    let checks = || bad[0].requests().iter().filter(|asked| asked.target == "/up?a").count();
+    assert!(comes_true(|| checks() > 20));
+    let port = bad[0].address().port();
     let open = || queues().into_keys().filter(|[_, peer]| *peer == port).count();
-    assert!(open() <= 1, "{} connections to a server that is silent", open());
-    assert!(well.open() <= 3, "{} connections", well.open());
+    assert!(open() <= 4, "{} connections", open());
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
-    assert!(comes_true(|| open() == 0 && well.open() == 0));
+    assert!(comes_true(|| open() == 0 && well.open() == 0), "{} connections", open());
 }
 
 #[test]

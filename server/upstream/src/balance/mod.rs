@@ -92,6 +92,9 @@ impl Balance {
         is_up: impl Fn(usize) -> bool,
     ) -> Option<usize> {
         let Self { servers, balancing, random } = self;
+        if servers.len() == 1 {
+            return is_wanted(0).then_some(0);
+        }
         let mut are_there_any = false;
         for (index, server) in servers.iter_mut().enumerate() {
             server.is_candidate = is_wanted(index) && is_up(index) && !server.is_left_out(now);
