@@ -44,6 +44,17 @@ pub(crate) fn diagnostic_logger(logging: ErrorLogging, budget: Budget) -> Option
     }
 }
 
+/// A function that reports what was found out about applications, unless operators have turned that
+/// off.
+pub(crate) fn line_logger(logging: ErrorLogging, budget: Budget) -> impl Fn(&str) + Send {
+    move |line| match logging {
+        ErrorLogging::Off => {}
+        ErrorLogging::StandardError => {
+            log(budget, |left_out| line.to_owned() + &left_out_before(left_out));
+        }
+    }
+}
+
 fn log_trouble(budget: Budget, trouble: &Trouble<'_>) {
     log(budget, |left_out| line(trouble, left_out));
 }

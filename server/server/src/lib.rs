@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod access_log;
+mod applications;
 mod auto;
 pub mod config;
 pub mod doctor;
 mod engine_choice;
 mod error_log;
+mod health;
 mod helper_process;
 mod interrupt_affinity;
 mod layout;

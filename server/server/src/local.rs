@@ -2,7 +2,6 @@
 //! and counters.
 
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engines::jobs::Runner;
@@ -18,7 +17,6 @@ use crate::config::{CacheScope, CacheSettings, Config, Settings};
 use crate::error_log;
 use crate::helper_process;
 use crate::layout::{Part, Share};
-use crate::names;
 use crate::processes::PlaceLedger;
 use crate::ready::{self, Ready};
 use crate::spawner;
@@ -49,8 +47,6 @@ pub(crate) struct Local {
     caches: Vec<Arc<Cache<Entry>>>,
     open_files: Caretaker,
     runner: Arc<Runner>,
-    /// Names of applications are looked up as long as it is there.
-    _names: Option<Sender<()>>,
     /// The number of evictions when workers were last woken because of them.
     evictions_reported: u64,
 }
@@ -77,10 +73,6 @@ impl Local {
         };
         let applications = ready.site.applications().iter();
         applications.for_each(|it| it.set_facilities(facilities.clone()));
-        names::look_up(&ready.site).iter().for_each(|notice| crate::report(notice));
-        let may_have_threads = !ready.layout.processes.is_some_and(|it| it.single_threaded);
-        let names = may_have_threads.then(|| names::keep_looking_up(&ready.site)).transpose();
-        let names = names.map_err(StartError::system("start a thread that looks up names"))?;
         let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
             .map_err(StartError::Root)?
             .with_trouble_report(error_log::trouble_logger(settings.log.errors, given.errors))
@@ -118,15 +110,7 @@ impl Local {
         let open_files = Caretaker::new(runner.open_files(caches.clone()));
         let engine =
             (spec.start)(start).map_err(|why| StartError::Engine { name: spec.name, why })?;
-        Ok(Self {
-            engine,
-            counters,
-            caches,
-            open_files,
-            runner,
-            _names: names,
-            evictions_reported: 0,
-        })
+        Ok(Self { engine, counters, caches, open_files, runner, evictions_reported: 0 })
     }
 
     /// Takes the notices since the last call: failures that were handled, and files with problems.

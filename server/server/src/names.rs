@@ -1,5 +1,6 @@
 //! The addresses of applications: names are looked up at the start, and again and again after it,
 //! so that a server which moves is found (containers get new addresses when they are restarted).
+//! The process that was started does so for all workers.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -19,8 +20,8 @@ pub(crate) fn look_up(site: &Site) -> Vec<String> {
     site.applications().iter().flat_map(|application| look_up_one(application)).collect()
 }
 
-/// Looks names up now and then, in a thread that ends when the result is dropped. Only for a
-/// process that may have threads; literal addresses need none.
+/// Looks names up now and then, in a thread that ends when the result is dropped. Literal addresses
+/// need none.
 pub(crate) fn keep_looking_up(site: &Arc<Site>) -> io::Result<Sender<()>> {
     let (keep, ended) = mpsc::channel();
     let servers = site.applications().iter().flat_map(|it| &it.settings().servers);
@@ -48,7 +49,7 @@ fn look_up_one(application: &Application) -> Vec<String> {
         match (host.as_str(), *port).to_socket_addrs() {
             Ok(addresses) => {
                 let addresses: Vec<SocketAddr> = addresses.collect();
-                application.set_addresses(index, addresses);
+                application.set_addresses(index, &addresses);
             }
             Err(why) => notices.push(format!("{}: no address for {host}: {why}", server.address)),
         }

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use engines::{Engine, Order};
 use session::{Counter, Counters};
+use site::Site;
 
 use crate::access_log::{Log, Reopener};
+use crate::applications::{self, Lookout};
 use crate::auto::{self, Resolved};
 use crate::config::{Config, ListenerMode, Settings};
-use crate::error_log::Budget;
+use crate::error_log::{self, Budget};
 use crate::interrupt_affinity::{InterruptAffinity, Place};
 use crate::layout::Layout;
 use crate::listeners::{self, Listeners};
@@ -25,7 +27,7 @@ use crate::spawner::{self, Spawner};
 use crate::start_error::StartError;
 use crate::start_line::start_line;
 use crate::stop_deadline::{StopDeadline, WORKERS_END_US};
-use crate::{reach, start_pages};
+use crate::{names, reach, start_pages};
 
 /// A server that runs until it is stopped.
 pub struct Server {
@@ -39,6 +41,8 @@ pub struct Server {
     /// The settings of the machine that it has changed, until it ends.
     interrupts: InterruptAffinity,
     spawner: Option<Spawner>,
+    site: Arc<Site>,
+    _lookout: Lookout,
 }
 
 /// The workers, in threads or processes.
@@ -93,18 +97,27 @@ impl Server {
         let description = start_line(settings, &ready, &listeners.addresses);
         let hints = hints(&ready, &listeners);
         let addresses = listeners.addresses.clone();
-        let workers = match ready.layout.processes {
+        let (workers, lookout) = match ready.layout.processes {
             None => WorkerSet::start_threads(&config, &ready, listeners, to_spawner)?,
             Some(_) => {
-                let layout = &ready.layout;
-                WorkerSet::start_processes(&config, layout, &machine, &listeners, to_spawner)?
+                WorkerSet::start_processes(&config, &ready, &machine, &listeners, to_spawner)?
             }
         };
         let interrupts = match settings.partitions.set_irq_affinity {
             true => InterruptAffinity::set(&places(settings, &ready, &addresses)),
             false => InterruptAffinity::default(),
         };
-        Ok(Self { workers, addresses, description, hints, reasons, interrupts, spawner })
+        Ok(Self {
+            workers,
+            addresses,
+            description,
+            hints,
+            reasons,
+            interrupts,
+            spawner,
+            site: ready.site,
+            _lookout: lookout,
+        })
     }
 
     /// The addresses that the server listens at.
@@ -164,6 +177,7 @@ impl Server {
             sum(|c| &c.jobs_handed_out),
             sum(|c| &c.cold_sends),
         ));
+        lines.extend(applications::status(&self.site, &counters));
         if let WorkerSet::Threads { local, .. } = &self.workers {
             lines.extend(local.engine.status());
         }
@@ -267,7 +281,7 @@ impl WorkerSet {
         ready: &Ready,
         listeners: Listeners,
         spawner: Option<OwnedFd>,
-    ) -> Result<Self, StartError> {
+    ) -> Result<(Self, Lookout), StartError> {
         let log = Log::open(&config.settings.log)?;
         let share = ready
             .layout
@@ -277,21 +291,26 @@ impl WorkerSet {
         let counters = CounterBook::default();
         let errors = Budget::new().map_err(StartError::system("begin the error log"))?;
         let given = Given { access_log: log.as_ref().map(Log::ends), errors, spawner };
+        let lookout = look_out(config, ready, errors)?;
         let local = Local::start(config, ready, share, listeners.sets, given, counters)?;
-        Ok(Self::Threads { local, errors, log })
+        Ok((Self::Threads { local, errors, log }, lookout))
     }
 
     fn start_processes(
         config: &Config,
-        layout: &Layout,
+        ready: &Ready,
         machine: &Machine,
         listeners: &Listeners,
         spawner: Option<OwnedFd>,
-    ) -> Result<Self, StartError> {
+    ) -> Result<(Self, Lookout), StartError> {
         let failed = StartError::system("make what worker processes share");
         let log = Log::open(&config.settings.log)?;
         let queue = log.as_ref().map(Log::queue);
-        let (file, ledger) = Ledger::create(layout.shares.len()).map_err(&failed)?;
+        let layout = &ready.layout;
+        let finding_cells = applications::finding_cells(&ready.site);
+        let (file, ledger) = Ledger::create(layout.shares.len(), finding_cells).map_err(&failed)?;
+        applications::share_findings(&ready.site, ledger.findings());
+        let lookout = look_out(config, ready, ledger.error_budget())?;
         let worker_command = WorkerCommand {
             program: config.worker_program.clone(),
             machine: machine.to_string(),
@@ -301,7 +320,7 @@ impl WorkerSet {
         };
         let listeners = deal(layout, listeners).map_err(&failed)?;
         let supervisor = Box::new(Supervisor::start(worker_command, ledger, queue, listeners)?);
-        Ok(Self::Processes { supervisor, ledger, log })
+        Ok((Self::Processes { supervisor, ledger, log }, lookout))
     }
 
     fn engine(&mut self) -> &mut dyn Engine {
@@ -345,6 +364,14 @@ impl WorkerSet {
         };
         joined.map(|()| summary)
     }
+}
+
+/// Looks the names of applications up, and begins to find out more.
+fn look_out(config: &Config, ready: &Ready, errors: Budget) -> Result<Lookout, StartError> {
+    names::look_up(&ready.site).iter().for_each(|notice| report(notice));
+    let report = error_log::line_logger(config.settings.log.errors, errors);
+    Lookout::begin(&ready.site, report)
+        .map_err(StartError::system("start a thread that looks after applications"))
 }
 
 /// Whether all workers end within the time that they have for it.

@@ -94,6 +94,7 @@ impl Response<'_> {
         self.exchange.head.clear();
         self.exchange.head.extend_from_slice(bytes);
         self.exchange.then = Then::Application(Box::new(Stream {
+            application: index,
             owes_continue: expects && !is_spooled,
             body_bytes_max,
             files: FileSource::of(w, host, &application),

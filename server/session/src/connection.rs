@@ -14,6 +14,7 @@ use crate::job::{Done, Job, JobId};
 use crate::limits::{LINGER_BYTES_MAX, WRITE_PROGRESS_BYTES_MIN};
 use crate::op::Op;
 use crate::response::{Prepared, Response};
+use crate::stream::Stream;
 use crate::worker::Worker;
 
 /// The phase of a connection, for drivers that evict or park connections.
@@ -605,7 +606,7 @@ impl Connection {
             self.finish(w);
         } else if stream.has_room(0) {
             self.state = State::Continuing;
-        } else if stream.awaits_body && !stream.is_tunnel {
+        } else if stream.awaits_body && !stream.is_tunnel() {
             self.state = State::Uploading;
             self.deadline = w.now().plus_ms(w.limits.write_ms);
         } else {
@@ -690,7 +691,7 @@ impl Connection {
         {
             // The application of another protocol is told, and may go on. The end after the end is
             // that of both directions.
-            if is_first && exchange.stream().is_some_and(|stream| stream.is_tunnel) {
+            if is_first && exchange.stream().is_some_and(Stream::is_tunnel) {
                 if exchange.stream().is_some_and(|stream| stream.awaits_body) {
                     self.state = State::Continuing;
                 }

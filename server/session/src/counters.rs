@@ -1,5 +1,6 @@
 //! Counters of one worker, which any thread can read.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One counter. Only its worker writes it, so an increment is a load and a store.
@@ -98,11 +99,17 @@ pub struct Counters {
     pub cold_sends: Counter,
     /// Responses that were broken off because the file became shorter or could not be read.
     pub bodies_cut_short: Counter,
+    /// Connections whose protocol was switched and that are open now, by the number of the
+    /// application. All applications from the last of these numbers on are counted together.
+    pub tunnels_open: [Counter; Self::TUNNELS],
 }
 
 impl Counters {
     /// The number of cells that [`Counters::shared`] takes.
     pub const CELLS: usize = 32;
+
+    /// The number of counters of tunnels.
+    pub const TUNNELS: usize = 8;
 
     /// Creates counters whose numbers are in `cells`, and continue from there.
     ///
@@ -126,7 +133,40 @@ impl Counters {
             jobs_handed_out: next(),
             cold_sends: next(),
             bodies_cut_short: next(),
+            tunnels_open: std::array::from_fn(|_| next()),
         }
+    }
+
+    /// Takes back the counts of connections that are open: their process has ended, and may have
+    /// been killed.
+    pub fn forget_connections(&self) {
+        self.connections_open.reset();
+        self.tunnels_open.iter().for_each(Counter::reset);
+    }
+}
+
+/// A connection whose protocol was switched, which is counted for as long as this is there.
+pub(crate) struct CountedTunnel {
+    counters: Arc<Counters>,
+    application: usize,
+}
+
+impl CountedTunnel {
+    pub(crate) fn new(counters: &Arc<Counters>, application: usize) -> Self {
+        let counted = Self { counters: Arc::clone(counters), application };
+        counted.counter().add_together(1);
+        counted
+    }
+
+    fn counter(&self) -> &Counter {
+        &self.counters.tunnels_open[self.application.min(Counters::TUNNELS - 1)]
+    }
+}
+
+impl Drop for CountedTunnel {
+    fn drop(&mut self) {
+        // Its connection may have come to another worker.
+        self.counter().add_together(1_u64.wrapping_neg());
     }
 }
 
@@ -147,7 +187,18 @@ mod tests {
         next.connections_open.subtract(1);
         assert_eq!((one.requests.get(), one.bodies_cut_short.get()), (5, 1));
         assert_eq!(one.connections_open.get(), 1);
-        next.connections_open.reset();
+        next.forget_connections();
         assert_eq!(one.connections_open.get(), 0);
+    }
+
+    #[test]
+    fn tunnels_are_counted_by_application_as_long_as_they_are_there() {
+        let counters = Arc::new(Counters::default());
+        let counts = || counters.tunnels_open.each_ref().map(Counter::get);
+        let open = |application| CountedTunnel::new(&counters, application);
+        let tunnels = [open(1), open(1), open(7), open(100)];
+        assert_eq!(counts(), [0, 2, 0, 0, 0, 0, 0, 2]);
+        drop(tunnels);
+        assert_eq!(counts(), [0; Counters::TUNNELS]);
     }
 }

@@ -118,7 +118,7 @@ impl Reply {
     /// Notes that the client has shut its side down while an application is called. Returns whether
     /// the application is to go on all the same: it speaks another protocol by now.
     pub fn end_of_stream(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_at_end, true) && self.stream_has(|stream| stream.is_tunnel)
+        !std::mem::replace(&mut self.is_at_end, true) && self.stream_has(Stream::is_tunnel)
     }
 
     /// The bytes that the call has not taken.
@@ -146,7 +146,7 @@ impl Reply {
     /// of the body.
     #[must_use]
     pub fn awaits_client(&self) -> bool {
-        !self.is_sent() || self.stream_has(|stream| stream.awaits_body && !stream.is_tunnel)
+        !self.is_sent() || self.stream_has(|stream| stream.awaits_body && !stream.is_tunnel())
     }
 
     /// Whether all is sent that has come of an application's reply.

@@ -8,6 +8,7 @@ use upstream::{Body, Downstream, Failure, Length, ReplyFields};
 
 use crate::after::After;
 use crate::connection::Connection;
+use crate::counters::CountedTunnel;
 use crate::exchange::{Exchange, Then, put_chunk, put_last_chunk};
 use crate::job::JobId;
 use crate::named_file::{FileSource, NamedFile};
@@ -45,8 +46,10 @@ pub(crate) struct Stream {
     pub(crate) has_reply: bool,
     /// Whether the content of the reply is sent in chunks.
     pub(crate) is_chunked: bool,
-    /// Whether the reply has switched the protocol: bytes pass as they are, both ways.
-    pub(crate) is_tunnel: bool,
+    /// The number of the application.
+    pub(crate) application: usize,
+    /// There once the reply has switched the protocol: bytes pass as they are, both ways.
+    pub(crate) tunnel: Option<CountedTunnel>,
     /// Whether the reply is complete.
     pub(crate) is_complete: bool,
     pub(crate) failure: Option<Failure>,
@@ -62,6 +65,11 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// Whether bytes pass as they are.
+    pub(crate) fn is_tunnel(&self) -> bool {
+        self.tunnel.is_some()
+    }
+
     /// Whether the application can go on, of `unsent` bytes that are being sent.
     pub(crate) fn has_room(&self, unsent: usize) -> bool {
         let kept = unsent + self.gathered.len();
@@ -122,7 +130,7 @@ impl Connection {
     #[must_use]
     pub fn is_tunnel(&self) -> bool {
         let stream = self.exchange.as_ref().and_then(|exchange| exchange.stream());
-        stream.is_some_and(|stream| stream.is_tunnel)
+        stream.is_some_and(Stream::is_tunnel)
     }
 
     /// The stream of the call with this number, unless it is not wanted any more: then its
@@ -299,7 +307,7 @@ impl StreamRef<'_> {
         });
         if let Some(stream) = exchange.stream_mut() {
             stream.is_chunked = is_chunked;
-            stream.is_tunnel = is_tunnel;
+            stream.tunnel = is_tunnel.then(|| CountedTunnel::new(&w.counters, stream.application));
             stream.has_reply |= !is_interim;
         }
     }
@@ -365,7 +373,7 @@ fn tunnel_body(exchange: &mut Exchange, is_at_end: bool) -> Body<'_> {
         return Body::End;
     };
     match &input[*input_at..] {
-        _ if !stream.is_tunnel => Body::End,
+        _ if !stream.is_tunnel() => Body::End,
         [] if is_at_end => Body::End,
         [] => {
             stream.awaits_body = true;

@@ -55,7 +55,7 @@ impl Account {
     /// Takes back the counts of open connections and listings after a process has ended: it may
     /// have been killed.
     pub fn forget_process(&self) {
-        self.counters.connections_open.reset();
+        self.counters.forget_connections();
         self.listings.forget(self.number);
     }
 }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use http1::Head;
 
+use crate::balance::ClientKey;
 use crate::cgi::Cgi;
 use crate::conversation::Conversation;
 use crate::downstream::Downstream;
 use crate::failure::Failure;
 use crate::fastcgi::FastCgi;
-use crate::http::{Http, Origin};
+use crate::http::Http;
+use crate::origin::Origin;
 use crate::script::ScriptRequest;
 use crate::settings::Application;
 use crate::tick::Tick;
@@ -52,6 +54,7 @@ enum State {
 /// waits for room, bytes may be received if [`Call::wants_input`].
 pub struct Call {
     application: Arc<Application>,
+    client: ClientKey,
     conversation: Conversation,
     state: State,
     /// The last progress, from which the time of the next is counted.
@@ -78,7 +81,8 @@ impl Call {
         origin: &Origin<'_>,
         now: Tick,
     ) -> Self {
-        Self::new(application, Conversation::Http(Http::new(head, origin)), now)
+        let client = application.client_key(head, origin);
+        Self::new(application, client, Conversation::Http(Http::new(head, origin)), now)
     }
 
     /// A request to a FastCGI server.
@@ -89,8 +93,9 @@ impl Call {
         script: &ScriptRequest<'_>,
         now: Tick,
     ) -> Self {
-        let conversation = FastCgi::new(&application, head, script);
-        Self::new(application, Conversation::FastCgi(conversation), now)
+        let client = application.client_key(head, &script.origin);
+        let conversation = Conversation::FastCgi(FastCgi::new(&application, head, script));
+        Self::new(application, client, conversation, now)
     }
 
     /// A request to a program, for the host with this number. None if there is more to be said of
@@ -107,12 +112,18 @@ impl Call {
             application.report_too_large(head.target_bytes);
             return None;
         };
-        Some(Self::new(application, Conversation::Cgi(cgi), now))
+        Some(Self::new(application, ClientKey::default(), Conversation::Cgi(cgi), now))
     }
 
-    fn new(application: Arc<Application>, conversation: Conversation, now: Tick) -> Self {
+    fn new(
+        application: Arc<Application>,
+        client: ClientKey,
+        conversation: Conversation,
+        now: Tick,
+    ) -> Self {
         Self {
             application,
+            client,
             conversation,
             state: State::Unconnected,
             since: now,
@@ -126,6 +137,13 @@ impl Call {
     #[must_use]
     pub fn application(&self) -> &Arc<Application> {
         &self.application
+    }
+
+    /// What of its client decides about the server, if anything does.
+    #[must_use]
+    #[inline]
+    pub fn client(&self) -> ClientKey {
+        self.client
     }
 
     /// What the process that starts programs is told, if the application is one.

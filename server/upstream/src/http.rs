@@ -12,6 +12,7 @@ use http1::{Target, Version, is_name, parse_response_head};
 use crate::downstream::{Body, Downstream, Length};
 use crate::failure::Failure;
 use crate::fields::{Named, ReplyFields, is_for_one_hop, is_forwarded, put_field};
+use crate::origin::Origin;
 use crate::outgoing::Outgoing;
 use crate::tick::Tick;
 use crate::upgrade::{self, Upgrade};
@@ -29,17 +30,6 @@ pub(crate) const PIECE_BYTES_MAX: usize = 32 * 1024;
 /// How long an application may take to ask for a body, in milliseconds. Then it is sent: servers
 /// that do not know `100-continue` wait for it.
 const ASK_MS: u64 = 1000;
-
-/// Where a request comes from.
-#[derive(Clone, Copy, Debug)]
-pub struct Origin<'o> {
-    /// The client.
-    pub peer: IpAddr,
-    /// Whether it is a proxy whose word about the clients before it is believed.
-    pub is_trusted: bool,
-    /// `Host` for a request that has none.
-    pub authority: &'o str,
-}
 
 /// One request and its reply.
 pub(crate) struct Http {

@@ -6,8 +6,9 @@
 //! the reply goes out, is a [`Downstream`]: it carries payload and never framing, so that it may be
 //! a stream of any protocol.
 //!
-//! [`Balance`] chooses a server of an [`Application`], and leaves out those that fail. Messages are
-//! read by `http1`, on this side as on the other: there is no second reading that could differ.
+//! [`Balance`] chooses a server of an [`Application`], and leaves out those that fail, or that a
+//! [`Check`] of their [`Health`] has found to be down. Messages are read by `http1`, on this side
+//! as on the other: there is no second reading that could differ.
 
 #![forbid(unsafe_code)]
 
@@ -20,14 +21,17 @@ mod facilities;
 mod failure;
 mod fastcgi;
 mod fields;
+mod findings;
+mod health;
 mod http;
+mod origin;
 mod outgoing;
 mod script;
 mod settings;
 mod tick;
 mod upgrade;
 
-pub use balance::Balance;
+pub use balance::{Balance, ClientKey, Tried};
 pub use call::{Call, Next};
 pub use cgi::{Refusal, START_BYTES_MAX, StartProgram};
 pub use downstream::{Body, Downstream, Length};
@@ -35,10 +39,11 @@ pub use facilities::{Facilities, OpenSpool, ReportDiagnostic, SpoolFile, Spooled
 pub use failure::Failure;
 pub use fastcgi::RecordError;
 pub use fields::ReplyFields;
-pub use http::Origin;
+pub use health::{CHECK_MS_MAX, Check, CheckFailure, Health, HealthSettings};
+pub use origin::Origin;
 pub use script::{Diagnostic, Diagnostics, ScriptRequest};
 pub use settings::{
-    Address, Application, ApplicationSettings, CallLimits, FastCgiSettings, Protocol,
+    Address, Application, ApplicationSettings, Balancing, CallLimits, FastCgiSettings, Protocol,
     ServerSettings,
 };
 pub use tick::Tick;

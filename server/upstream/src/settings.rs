@@ -5,11 +5,17 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, OnceLock};
 
+use http1::Head;
+
+use crate::balance::ClientKey;
 use crate::cgi::START_BYTES_MAX;
 use crate::facilities::{Facilities, Spooled};
+use crate::findings::Findings;
+use crate::health::HealthSettings;
+use crate::origin::Origin;
 use crate::script::Diagnostic;
 
 /// An application as an operator describes it.
@@ -17,6 +23,8 @@ use crate::script::Diagnostic;
 pub struct ApplicationSettings {
     /// Its servers, at least one. They all answer alike.
     pub servers: Vec<ServerSettings>,
+    /// How one of them is chosen.
+    pub balancing: Balancing,
     /// How it is spoken to.
     pub protocol: Protocol,
     /// What there is to say of it if that is FastCGI.
@@ -24,10 +32,28 @@ pub struct ApplicationSettings {
     /// The directory of the files that it may name in place of content (`X-Sendfile`); empty: it
     /// may name none.
     pub sendfile_root: String,
+    /// How its servers are checked, if they are.
+    pub health: HealthSettings,
     /// The bounds of its calls.
     pub limits: CallLimits,
     /// The clients whose word about the clients before them is believed: other proxies.
     pub trusted: Vec<IpAddr>,
+}
+
+/// How a server of an application is chosen for a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balancing {
+    /// By two choices if there are more than two servers, and otherwise in turn.
+    #[default]
+    Auto,
+    /// In turn.
+    RoundRobin,
+    /// The one with the fewest requests.
+    LeastRequests,
+    /// The one with fewer requests of two that are chosen at random.
+    TwoChoices,
+    /// Always the same one for the address of a client.
+    ClientAddress,
 }
 
 /// How an application is spoken to.
@@ -164,7 +190,11 @@ impl Default for CallLimits {
 /// An application, ready to be called.
 pub struct Application {
     settings: ApplicationSettings,
-    servers: Vec<Server>,
+    authorities: Vec<String>,
+    /// What is found out about its servers, if no other process finds it out.
+    own_findings: Box<[AtomicU64]>,
+    /// What is found out about them by one process for all.
+    shared_findings: OnceLock<&'static [AtomicU64]>,
     name: String,
     number: usize,
     facilities: OnceLock<Facilities>,
@@ -178,22 +208,12 @@ impl fmt::Debug for Application {
     }
 }
 
-/// A server and the addresses that its name stands for.
-#[derive(Debug)]
-struct Server {
-    authority: String,
-    addresses: RwLock<Arc<[SocketAddr]>>,
-}
-
 impl Application {
     /// Makes an application of its settings, with its number among all of the server.
     #[must_use]
     pub fn new(settings: ApplicationSettings, number: usize) -> Self {
-        let server = |server: &ServerSettings| Server {
-            authority: server.address.authority(),
-            addresses: RwLock::new(Arc::from([])),
-        };
-        let servers = settings.servers.iter().map(server).collect();
+        let authorities = settings.servers.iter().map(|it| it.address.authority()).collect();
+        let cells = settings.servers.len() * Findings::CELLS;
         let name = settings.servers.first().map(|it| match (&it.address, settings.protocol) {
             (Address::Tcp { .. }, Protocol::FastCgi) => {
                 format!("fastcgi://{}", it.address.place())
@@ -202,7 +222,16 @@ impl Application {
         });
         let name = name.unwrap_or_default();
         let (facilities, spooled) = (OnceLock::new(), Arc::default());
-        Self { servers, name, settings, number, facilities, spooled }
+        Self {
+            authorities,
+            own_findings: (0..cells).map(|_| AtomicU64::new(0)).collect(),
+            shared_findings: OnceLock::new(),
+            name,
+            settings,
+            number,
+            facilities,
+            spooled,
+        }
     }
 
     /// Sets what the application needs of the system: once, before the first call.
@@ -309,7 +338,20 @@ impl Application {
     /// The `Host` of a request whose client has sent none.
     #[must_use]
     pub fn authority(&self) -> &str {
-        self.servers.first().map_or("localhost", |server| &server.authority)
+        self.authorities.first().map_or("localhost", |authority| authority)
+    }
+
+    /// The `Host` of a request that is made to one of the servers by itself.
+    pub(crate) fn server_authority(&self, server: usize) -> &str {
+        &self.authorities[server]
+    }
+
+    /// What of a client decides about its server, if anything does.
+    pub(crate) fn client_key(&self, head: &Head<'_>, origin: &Origin<'_>) -> ClientKey {
+        match self.settings.balancing {
+            Balancing::ClientAddress => ClientKey::new(origin.client(head)),
+            _ => ClientKey::default(),
+        }
     }
 
     /// Whether what a client says of the clients before it is believed.
@@ -318,16 +360,54 @@ impl Application {
         self.settings.trusted.contains(&client)
     }
 
-    /// The addresses of a server; none if it has no name, or the name stands for nothing.
+    /// The number of cells in which processes can share what is found out about the servers.
     #[must_use]
-    pub fn addresses(&self, server: usize) -> Arc<[SocketAddr]> {
-        let addresses = self.servers[server].addresses.read();
-        Arc::clone(&addresses.unwrap_or_else(PoisonError::into_inner))
+    pub fn finding_cells(&self) -> usize {
+        self.own_findings.len()
     }
 
-    /// Replaces the addresses of a server.
-    pub fn set_addresses(&self, server: usize, addresses: Vec<SocketAddr>) {
-        let place = self.servers[server].addresses.write();
-        *place.unwrap_or_else(PoisonError::into_inner) = addresses.into();
+    /// Shares what is found out about the servers with other processes, in cells that were all 0 at
+    /// the beginning: once, before anything is found out.
+    ///
+    /// # Panics
+    /// If there are not so many as [`Application::finding_cells`] says.
+    pub fn share_findings(&self, cells: &'static [AtomicU64]) {
+        assert_eq!(cells.len(), self.finding_cells(), "each server has its cells");
+        let _ = self.shared_findings.set(cells);
+    }
+
+    fn findings(&self, server: usize) -> Findings<'_> {
+        let shared = self.shared_findings.get().copied();
+        Findings::of(shared.unwrap_or(&self.own_findings), server)
+    }
+
+    /// How many addresses a server has; none if it has no name, or the name stands for nothing.
+    #[must_use]
+    pub fn addresses(&self, server: usize) -> usize {
+        self.findings(server).addresses()
+    }
+
+    /// The address of a server with this number, counted round and round.
+    #[must_use]
+    pub fn address(&self, server: usize, number: usize) -> Option<SocketAddr> {
+        self.findings(server).address(number)
+    }
+
+    /// Replaces the addresses of a server, of which the first few are kept. Only one thread of all
+    /// processes may do so.
+    pub fn set_addresses(&self, server: usize, addresses: &[SocketAddr]) {
+        self.findings(server).set_addresses(addresses);
+    }
+
+    /// Whether a server is up, as far as checks have found.
+    #[must_use]
+    #[inline]
+    pub fn is_up(&self, server: usize) -> bool {
+        self.findings(server).is_up()
+    }
+
+    /// Notes whether a server is up.
+    pub fn set_up(&self, server: usize, is_up: bool) {
+        self.findings(server).set_up(is_up);
     }
 }

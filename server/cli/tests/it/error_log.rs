@@ -7,6 +7,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use testkit::{Temporary, side_by_side};
 
@@ -128,6 +130,51 @@ fn files_that_are_named_in_vain_are_in_the_error_log() {
         }
         let told = lines.iter().filter(|line| line.contains("it names")).count();
         assert_eq!(told, 2, "{arguments:?}: {lines:?}");
+    });
+}
+
+/// A server that falls, and rises again, is a line each time.
+#[test]
+fn what_checks_of_health_find_is_in_the_error_log() {
+    let directory = Temporary::new();
+    directory.file("site/index.html", "");
+    side_by_side(&["event-loop", "processes"], |engine| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (begin, may_begin) = channel();
+        let (arrived, arrivals) = channel();
+        std::thread::spawn(move || {
+            let mut failing = 0;
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let _ = (arrived.send(()), stream.read(&mut [0; 1024]));
+                failing = may_begin.try_recv().unwrap_or(failing);
+                let status = if failing > 0 { "500 Failed" } else { "204 Well" };
+                let _ = write!(stream, "HTTP/1.1 {status}\r\n\r\n");
+                failing -= i32::from(failing > 0);
+            }
+        });
+        let route = format!(
+            "host.route=[{{ path = \"/app/**\", proxy = \"http://{address}\", \
+             health = \"/up\", health_ms = 20 }}]"
+        );
+        let mut command = Command::new(ROPEWALK);
+        let command = serve(&mut command, &directory.path().join("site"));
+        let command = command.args(["--set", &route, "--engine", engine]).args(TIME_TO_END);
+        let server = ServerProcess::start(command);
+        begin.send(3).unwrap();
+        arrivals.try_iter().for_each(drop);
+        // One that may be answered already, three that fail, two that succeed, and one after which
+        // what these have found is known.
+        (0..7).for_each(|_| arrivals.recv_timeout(Duration::from_secs(20)).unwrap());
+        let lines = server.stop();
+        let found: Vec<&String> = lines.iter().filter(|line| line.contains("health")).collect();
+        let line = |text: &str| format!("ropewalk: http://{address}: {text}");
+        let expected = [
+            line("down: its health checks fail: its answer was 500"),
+            line("up again: its health checks succeed"),
+        ];
+        assert_eq!(found, expected.each_ref(), "{engine}");
     });
 }
 

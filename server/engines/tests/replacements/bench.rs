@@ -60,7 +60,7 @@ fn site_with_application(directory: &Path, at: SocketAddr) -> Arc<Site> {
     let route = RouteSettings { path: "/app/**".into(), application, ..RouteSettings::default() };
     let host = HostSettings { routes: vec![route], ..HostSettings::new(directory.into()) };
     let site = Site::new(vec![host]).unwrap();
-    site.applications()[0].set_addresses(0, vec![at]);
+    site.applications()[0].set_addresses(0, &[at]);
     Arc::new(site)
 }
 

@@ -153,7 +153,7 @@ fn take_sent(supervisor: &OwnedFd) -> String {
 
 #[test]
 fn lines_of_a_worker_process_are_sent_and_counted_where_they_outlive_it() {
-    let (_file, ledger) = Ledger::create(1).unwrap();
+    let (_file, ledger) = Ledger::create(1, 0).unwrap();
     let place = ledger.place(0).unwrap();
     let (ends, supervisor) = in_worker_process(place);
     let mut worker = ends.worker();
@@ -168,7 +168,7 @@ fn lines_of_a_worker_process_are_sent_and_counted_where_they_outlive_it() {
 fn where_messages_are_short_there_are_more_of_them() {
     const ROUNDS: usize = 20;
     const LINES: usize = 11;
-    let (_file, ledger) = Ledger::create(1).unwrap();
+    let (_file, ledger) = Ledger::create(1, 0).unwrap();
     let place = ledger.place(0).unwrap();
     let (ends, supervisor) = with_message_bytes(6_000, place);
     let mut worker = ends.worker();
@@ -194,7 +194,7 @@ fn where_messages_are_short_there_are_more_of_them() {
 #[test]
 fn a_supervisor_that_does_not_listen_costs_lines_and_no_time() {
     const LINES: u64 = 20_000;
-    let (_file, ledger) = Ledger::create(1).unwrap();
+    let (_file, ledger) = Ledger::create(1, 0).unwrap();
     let place = ledger.place(0).unwrap();
     let (ends, supervisor) = in_worker_process(place);
     let mut worker = ends.worker();
@@ -209,7 +209,7 @@ fn a_supervisor_that_does_not_listen_costs_lines_and_no_time() {
 
 #[test]
 fn a_line_that_is_longer_than_a_message_is_dropped_and_the_others_are_sent() {
-    let (_file, ledger) = Ledger::create(1).unwrap();
+    let (_file, ledger) = Ledger::create(1, 0).unwrap();
     let place = ledger.place(0).unwrap();
     let (ends, supervisor) = in_worker_process(place);
     let target = vec![b'\x01'; 100_000]; // four times as long in the log

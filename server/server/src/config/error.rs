@@ -99,6 +99,9 @@ pub enum ConfigFault {
     /// A route that has keys of FastCGI, but no server of it.
     #[error("suffix, root and children of the route {0:?} are for fastcgi, which it lacks")]
     FastCgiKey(String),
+    /// A route that has keys of checks, but no HTTP server that could be checked.
+    #[error("health and health_ms of the route {0:?} are for proxy, which it lacks")]
+    HealthKey(String),
     /// A host without names that is not the default, so that no request can reach it.
     #[error(
         "no request can reach this host: give it names, {}",

@@ -4,12 +4,16 @@ use std::num::NonZero;
 
 use site::check;
 use site::host::{HostSettings, RouteSettings};
-use upstream::{Address, ApplicationSettings, FastCgiSettings, Protocol, ServerSettings};
+use upstream::{
+    Address, ApplicationSettings, Balancing, FastCgiSettings, HealthSettings, Protocol,
+    ServerSettings,
+};
 
 use super::error::ConfigFault;
 use super::field::{Key, quote, read_rows, show_list};
 use super::schema::{
-    DAY_MS, GIB, MIB, bytes, checked, number, other, read_checked, read_glob, show_texts,
+    DAY_MS, GIB, MIB, bytes, checked, choice, number, other, read_checked, read_glob, show_choice,
+    show_texts,
 };
 use super::value::{Fault, Unit, Value};
 
@@ -31,6 +35,9 @@ pub(super) const ROUTE_KEYS: &[Key<RouteSettings>] = &[
     other("weights", read_weights, |row| {
         show_list(row.application.servers.iter().map(|server| server.weight.to_string()))
     }),
+    choice!("balance", BALANCINGS, application.balancing),
+    other("health", read_health, |row| quote(&row.application.health.target)),
+    number("health_ms", HEALTH_MS_MIN..=DAY_MS, |row| &mut row.application.health.interval_ms),
     other(
         "suffix",
         |row, v| read_checked(&mut row.application.fastcgi.suffix, v, check::suffix),
@@ -53,6 +60,14 @@ pub(super) const ROUTE_KEYS: &[Key<RouteSettings>] = &[
     }),
 ];
 
+const BALANCINGS: &[(&str, Balancing)] = &[
+    ("auto", Balancing::Auto),
+    ("round-robin", Balancing::RoundRobin),
+    ("least-requests", Balancing::LeastRequests),
+    ("two-choices", Balancing::TwoChoices),
+    ("client-address", Balancing::ClientAddress),
+];
+
 pub(super) fn read_routes(host: &mut HostSettings, value: &Value<'_>) -> Result<(), Fault> {
     host.routes = read_rows(value, "host.route", ROUTE_KEYS, &["path"], Default::default)?;
     let is_idle = |row: &&RouteSettings| {
@@ -61,6 +76,14 @@ pub(super) fn read_routes(host: &mut HostSettings, value: &Value<'_>) -> Result<
     };
     if let Some(row) = host.routes.iter().find(is_idle) {
         return Err(value.fault(ConfigFault::FastCgiKey(row.path.clone())));
+    }
+    let is_unasked = |row: &&RouteSettings| {
+        let ApplicationSettings { protocol, servers, health, .. } = &row.application;
+        let is_asked = *protocol == Protocol::Http && !servers.is_empty();
+        !is_asked && *health != HealthSettings::default()
+    };
+    if let Some(row) = host.routes.iter().find(is_unasked) {
+        return Err(value.fault(ConfigFault::HealthKey(row.path.clone())));
     }
     bound_programs(host, value)
 }
@@ -108,6 +131,23 @@ fn show_programs(row: &RouteSettings) -> String {
         Some(Address::Programs(folder)) => quote(&folder.to_string_lossy()),
         _ => "false".into(),
     }
+}
+
+/// Checks that come more often cost more than they tell.
+const HEALTH_MS_MIN: u64 = 10;
+
+/// A longer target is no page of a server's health.
+const HEALTH_TARGET_BYTES_MAX: usize = 1024;
+
+fn read_health(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {
+    let target = value.text()?;
+    let is_plain = target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+    let is_target = target.starts_with('/') && is_plain && target.len() <= HEALTH_TARGET_BYTES_MAX;
+    if !target.is_empty() && !is_target {
+        return Err(value.must_be("a path as it is in a request, like \"/health\""));
+    }
+    row.application.health.target = target.into();
+    Ok(())
 }
 
 fn read_methods(row: &mut RouteSettings, value: &Value<'_>) -> Result<(), Fault> {

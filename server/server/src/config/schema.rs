@@ -38,6 +38,8 @@ macro_rules! choice {
     };
 }
 
+pub(super) use choice;
+
 /// The keys of the file.
 pub(super) const KEYS: &[Key<Settings>] = &[
     other("listen", read_listen, |s| show_addresses(&s.listen)),
@@ -388,7 +390,7 @@ pub(super) fn show_texts(texts: &[String]) -> String {
     show_list(texts.iter().map(|text| quote(text)))
 }
 
-fn show_choice<T: PartialEq + Copy>(choices: &[(&str, T)], choice: T) -> String {
+pub(super) fn show_choice<T: PartialEq + Copy>(choices: &[(&str, T)], choice: T) -> String {
     let word = choices.iter().find(|(_, c)| *c == choice).map_or("", |(word, _)| word);
     quote(word)
 }

@@ -1,9 +1,10 @@
 //! The counts of worker processes, in memory that outlives them: the counters of their workers and
 //! of the access log.
 //!
-//! A few cells are for the whole server. Then each place (a worker process and those that replace
-//! it) has a range of cells: a few for itself, then the counters of one worker after the other.
-//! There are no locks: a process may be killed at any instruction.
+//! A few cells are for the whole server; then come those of what its own process finds out about
+//! applications for all ([`crate::applications`]). Then each place (a worker process and those that
+//! replace it) has a range of cells: a few for itself, then the counters of one worker after the
+//! other. There are no locks: a process may be killed at any instruction.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -35,9 +36,13 @@ const USED: usize = 1;
 const LINES_WRITTEN: usize = 2;
 const LINES_DROPPED: usize = 3;
 
-/// The cells of all places.
+/// All cells.
 #[derive(Clone, Copy)]
-pub(crate) struct Ledger(&'static [AtomicU64]);
+pub(crate) struct Ledger {
+    cells: &'static [AtomicU64],
+    /// How many are for findings.
+    finding_cells: usize,
+}
 
 /// The cells of one place.
 #[derive(Clone, Copy)]
@@ -45,26 +50,35 @@ pub(crate) struct PlaceLedger(&'static [AtomicU64]);
 
 impl Ledger {
     /// Creates a ledger, with the file that other processes map.
-    pub(crate) fn create(places: usize) -> io::Result<(OwnedFd, Self)> {
-        let file = os::shared_memory::create_cells(SERVER_CELLS + places * PLACE_CELLS)?;
-        let ledger = Self::open(std::os::fd::AsFd::as_fd(&file))?;
+    pub(crate) fn create(places: usize, finding_cells: usize) -> io::Result<(OwnedFd, Self)> {
+        let cells = SERVER_CELLS + finding_cells + places * PLACE_CELLS;
+        let file = os::shared_memory::create_cells(cells)?;
+        let ledger = Self::open(std::os::fd::AsFd::as_fd(&file), finding_cells)?;
         Ok((file, ledger))
     }
 
     /// Opens a ledger that another process has created.
-    pub(crate) fn open(file: BorrowedFd<'_>) -> io::Result<Self> {
-        os::shared_memory::map_cells(file).map(Self)
+    pub(crate) fn open(file: BorrowedFd<'_>, finding_cells: usize) -> io::Result<Self> {
+        let cells = os::shared_memory::map_cells(file)?;
+        match cells.len().checked_sub(SERVER_CELLS + finding_cells) {
+            Some(_) => Ok(Self { cells, finding_cells }),
+            None => Err(io::Error::new(io::ErrorKind::InvalidInput, "too few cells")),
+        }
     }
 
     /// The cells of one place; none if there is no such place.
     pub(crate) fn place(self, index: usize) -> Option<PlaceLedger> {
-        let start = SERVER_CELLS + index * PLACE_CELLS;
-        self.0.get(start..start + PLACE_CELLS).map(PlaceLedger)
+        self.places().nth(index)
     }
 
     /// The budget of the error log, which all places share.
     pub(crate) fn error_budget(self) -> Budget {
-        Budget::in_cells(&self.0[..Budget::CELLS])
+        Budget::in_cells(&self.cells[..Budget::CELLS])
+    }
+
+    /// The cells for what is found out about applications.
+    pub(crate) fn findings(self) -> &'static [AtomicU64] {
+        &self.cells[SERVER_CELLS..][..self.finding_cells]
     }
 
     /// The counters of all workers that have existed.
@@ -78,7 +92,8 @@ impl Ledger {
     }
 
     fn places(self) -> impl Iterator<Item = PlaceLedger> {
-        self.0[SERVER_CELLS..].chunks_exact(PLACE_CELLS).map(PlaceLedger)
+        let places = &self.cells[SERVER_CELLS + self.finding_cells..];
+        places.chunks_exact(PLACE_CELLS).map(PlaceLedger)
     }
 }
 
@@ -119,7 +134,7 @@ impl PlaceLedger {
     /// and lines that it had not handed on when it was killed are lost.
     pub(crate) fn account_for_end(self, has_log: bool) {
         let counters = self.counters();
-        counters.iter().for_each(|counters| counters.connections_open.reset());
+        counters.iter().for_each(|counters| counters.forget_connections());
         if has_log {
             let requests: u64 = counters.iter().map(|counters| counters.requests.get()).sum();
             let known = self.lines_written().get() + self.lines_dropped().get();
@@ -144,8 +159,8 @@ mod tests {
 
     #[test]
     fn counts_outlive_the_process_and_go_on() {
-        let (file, ledger) = Ledger::create(2).unwrap();
-        let there = Ledger::open(std::os::fd::AsFd::as_fd(&file)).unwrap();
+        let (file, ledger) = Ledger::create(2, 3).unwrap();
+        let there = Ledger::open(std::os::fd::AsFd::as_fd(&file), 3).unwrap();
         let (place, here) = (there.place(1).unwrap(), ledger.place(1).unwrap());
         let (one, two) = (place.open(), place.open());
         one.requests.add(5);
@@ -167,11 +182,14 @@ mod tests {
         assert_eq!((requests(here), here.counters().len()), (12, 2));
         assert_eq!(requests(ledger.place(0).unwrap()), 0);
         assert!(ledger.place(2).is_none());
+        assert_eq!(ledger.findings().len(), 3);
+        there.findings()[2].store(1, Ordering::Relaxed);
+        assert_eq!(ledger.findings()[2].load(Ordering::Relaxed), 1);
     }
 
     #[test]
     fn more_workers_than_cells_are_served_all_the_same() {
-        let (_file, ledger) = Ledger::create(1).unwrap();
+        let (_file, ledger) = Ledger::create(1, 0).unwrap();
         let place = ledger.place(0).unwrap();
         place.0[MADE].store(WORKERS_MAX as u64 - 1, Ordering::Relaxed);
         place.open().requests.add(1);

@@ -11,6 +11,7 @@ use os::signals::{Signal, SignalDescriptor};
 
 use super::{FAILED, Ledger, READY, Uplink};
 use crate::access_log::LogEnds;
+use crate::applications;
 use crate::config::{Config, WorkerProgram};
 use crate::helper_process;
 use crate::layout::Layout;
@@ -104,8 +105,9 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     config.worker_program = own;
     let settings = &config.settings;
     let ready = make_ready(&config, &task.machine)?;
-    let all = Ledger::open(task.ledger.as_fd())
+    let all = Ledger::open(task.ledger.as_fd(), applications::finding_cells(&ready.site))
         .map_err(|why| format!("cannot map the counters: {why}"))?;
+    applications::share_findings(&ready.site, all.findings());
     let unknown = || format!("there is no place {}", task.place);
     let ledger = all.place(task.place).ok_or_else(unknown)?;
     let share = ready.layout.shares.get(task.place).ok_or_else(unknown)?;

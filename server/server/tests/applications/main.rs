@@ -2,6 +2,7 @@
 //! applications that do as a script says.
 
 mod ahead;
+mod balancing;
 mod bounds;
 mod browser;
 mod cgi;
@@ -10,6 +11,7 @@ mod fastcgi_server;
 mod go_and_node;
 #[path = "../it/harness.rs"]
 mod harness;
+mod health;
 mod hostile_replies;
 mod php;
 mod real_servers;

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use server::Server;
+use testkit::comes_true;
 use testkit::scripted::Action;
 
 use crate::harness::{connect, for_each_engine, site, start, take_head};
@@ -106,6 +107,29 @@ fn bytes_pass_as_they_are_after_an_upgrade() {
         pass(&mut client, request);
         request.iter().for_each(|byte| pass(&mut client, &[*byte]));
         pass(&mut client, &[0, 0xff, 0x81]);
+    });
+}
+
+/// The status counts them for each application, on all workers, for as long as they last.
+#[test]
+fn tunnels_are_counted_in_the_status() {
+    let directory = site();
+    for_each_engine(|spec| {
+        let address = agrees(echo);
+        let server = in_front_of(spec, &directory, &[address], "");
+        let are_open = |count: &str| {
+            let line = format!("http://{address}: 1 server, {count} open");
+            assert!(comes_true(|| server.status().contains(&line)), "{}: {line}", spec.name);
+        };
+        are_open("0 tunnels");
+        let first = switched(&server);
+        are_open("1 tunnel");
+        let second = switched(&server);
+        are_open("2 tunnels");
+        drop(first);
+        are_open("1 tunnel");
+        drop(second);
+        are_open("0 tunnels");
     });
 }
 

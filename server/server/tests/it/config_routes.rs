@@ -23,6 +23,9 @@ children = 6
 path = "/api/**"
 proxy = ["http://127.0.0.1:3000", "unix:/run/app.sock"]
 trusted = ["192.0.2.1"]
+balance = "client-address"
+health = "/up?a=%20"
+health_ms = 700
 idle_ms = 5
 sendfile_root = "/usr/share/"
 "#;
@@ -127,6 +130,18 @@ fn mistakes_are_one_line() {
     }
     let missing = "3:1: \"/usr/none\" does not exist: name the directory to serve";
     check("proxy = \"http://a\"\nsendfile_root = \"/usr/none\"", missing);
+    let unasked = "3:1: health and health_ms of the route \"*.php\" are for proxy, which it lacks";
+    for keys in ["health = \"/up\"", "fastcgi = \"a:1\"\nhealth_ms = 100"] {
+        check(keys, unasked);
+    }
+    let long = format!("/{}", "x".repeat(1024));
+    for wrong in ["up", "http://a/", "/a b", "/a\\u0000", "/a#b", "/ä", &long] {
+        let error = "6:10: health must be a path as it is in a request, like \"/health\"";
+        check(&format!("proxy = \"http://a\"\nhealth = \"{wrong}\""), error);
+    }
+    check("proxy = \"http://a\"\nhealth_ms = 9", "6:13: health_ms must be a number from 10 to");
+    let word = "6:11: balance must be \"auto\", \"round-robin\", ";
+    check("proxy = \"http://a\"\nbalance = \"rr\"", word);
     check("fastcgi = \"a:1\"\nweights = [1, 2]", "6:11: weights must be a list with a number");
 }
 

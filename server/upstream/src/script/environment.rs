@@ -1,12 +1,10 @@
 //! What a script is told of its request: the variables of CGI (RFC 3875 §4.1), in the form of
 //! FastCGI or as a program has them.
 
-use std::net::IpAddr;
-
-use http1::{BodyFraming, Head, Target, list};
+use http1::{BodyFraming, Head, Target};
 
 use crate::fields::{Named, is_for_one_hop, is_forwarded};
-use crate::http::Origin;
+use crate::origin::Origin;
 
 /// A request to a script, beside its head.
 #[derive(Clone, Copy, Debug)]
@@ -116,25 +114,19 @@ fn server(host: &[u8]) -> (&[u8], &[u8]) {
 
 /// Who the client is: of a trusted proxy, the client that it names last.
 fn put_client(out: &mut Variables, head: &Head<'_>, script: &ScriptRequest<'_>) {
-    let last = |name: &[u8]| {
-        let lines = head.lines().filter(|(line, _)| line.eq_ignore_ascii_case(name));
-        lines.flat_map(|(_, value)| list(value)).last().filter(|_| script.origin.is_trusted)
-    };
-    let told = last(b"x-forwarded-for").and_then(address);
-    let client = told.unwrap_or(script.origin.peer.to_canonical());
+    let Origin { peer, .. } = script.origin;
+    let told = script.origin.told_client(head);
+    let client = told.unwrap_or(peer.to_canonical());
     out.put(b"REMOTE_ADDR", client.to_string().as_bytes());
     if told.is_none() {
         out.put(b"REMOTE_PORT", script.peer_port.to_string().as_bytes());
     }
-    let is_secure = last(b"x-forwarded-proto").is_some_and(|it| it.eq_ignore_ascii_case(b"https"));
+    let scheme = script.origin.told(head, b"x-forwarded-proto");
+    let is_secure = scheme.is_some_and(|it| it.eq_ignore_ascii_case(b"https"));
     out.put(b"REQUEST_SCHEME", if is_secure { b"https" } else { b"http" });
     if is_secure {
         out.put(b"HTTPS", b"on");
     }
-}
-
-fn address(text: &[u8]) -> Option<IpAddr> {
-    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// The fields, as `HTTP_*`. Lines of one name are joined.

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use session::{Job, StreamRef, Tick, Worker};
-use upstream::{Call, Failure};
+use upstream::{Call, Failure, Tried};
 
 use super::joint::Joint;
 use super::servers::{attempts_max, connect};
@@ -95,7 +95,7 @@ pub(crate) trait CallLoop: Offload {
         let (id, job) = slot.connection.take_job();
         let Job::Application(call) = job else { unreachable!("the caller has looked") };
         slot.upstream = QUEUED;
-        let out = Out { client, id, call, tried: 0, is_put_off: false };
+        let out = Out { client, id, call, tried: Tried::default(), is_put_off: false };
         let now = self.now();
         match self.table().admit(out, now) {
             Admitted::Now(out) => self.start_or_admit(out),
@@ -125,10 +125,9 @@ pub(crate) trait CallLoop: Offload {
 
     /// Gets a connection for a call that was admitted, and goes on with it. Returns whether there
     /// is one; if not, the call has failed.
-    fn start(&mut self, out: Out) -> bool {
-        let application = out.call.application().number();
+    fn start(&mut self, mut out: Out) -> bool {
         let now = self.now();
-        match self.table().choose(application, now) {
+        match self.table().choose(&mut out, now) {
             Some((server, Some(key))) => self.use_kept(key, server, out),
             Some((server, None)) => self.connect(out, server),
             None => self.give_up(out),
@@ -138,11 +137,14 @@ pub(crate) trait CallLoop: Offload {
     fn use_kept(&mut self, key: u64, server: usize, mut out: Out) -> bool {
         self.link(out.client, key);
         let now = self.now();
-        let Some(upstream) = self.table().slots.get(key) else { return self.connect(out, server) };
         out.call.connected(true, now);
-        upstream.out = Some(out);
-        self.join(key);
-        true
+        match self.table().use_kept(key, out) {
+            Ok(()) => {
+                self.join(key);
+                true
+            }
+            Err(out) => self.connect(out, server),
+        }
     }
 
     /// Makes a new connection for a call. A server that cannot be reached is noted, and another is
@@ -154,7 +156,7 @@ pub(crate) trait CallLoop: Offload {
             if !out.is_put_off {
                 out.call.connecting(now);
             }
-            match connect(&out.call, server, out.tried) {
+            match connect(&out.call, server, &out.tried) {
                 Ok(socket) => {
                     self.watch_new(out, server, socket);
                     return true;
@@ -162,13 +164,13 @@ pub(crate) trait CallLoop: Offload {
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return self.put_off(out),
                 Err(_) => {
                     self.table().note_failure(application, server, now);
-                    out.tried += 1;
-                    if out.tried >= attempts_max(out.call.application()) {
+                    out.tried.note(server);
+                    if out.tried.count() >= attempts_max(out.call.application()) {
                         return self.give_up(out);
                     }
                 }
             }
-            match self.table().choose(application, now) {
+            match self.table().choose(&mut out, now) {
                 Some((server, Some(key))) => return self.use_kept(key, server, out),
                 Some((other, None)) => server = other,
                 None => return self.give_up(out),
@@ -209,15 +211,8 @@ pub(crate) trait CallLoop: Offload {
     }
 
     fn watch_new(&mut self, out: Out, server: usize, socket: OwnedFd) {
-        let client = out.client;
-        let upstream = Upstream {
-            line: Self::Line::from(socket),
-            application: out.call.application().number(),
-            out: Some(out),
-            server,
-            idle_until: self.now(),
-        };
-        let key = self.table().slots.insert(upstream);
+        let (client, now) = (out.client, self.now());
+        let key = self.table().add(Self::Line::from(socket), server, out, now);
         self.link(client, key);
         self.follow(key);
     }
@@ -252,8 +247,8 @@ pub(crate) trait CallLoop: Offload {
     /// A call is over: its client goes on without it, and the connection is kept or closed.
     fn end_call(&mut self, key: u64, keeps: bool) {
         let now = self.now();
+        let Some(out) = self.table().take_out(key) else { return };
         let Some(upstream) = self.table().slots.get(key) else { return };
-        let Some(out) = upstream.out.take() else { return };
         let (application, server) = (upstream.application, upstream.server);
         self.table().note_end(application, server, out.call.failure(), now);
         if let Some(failure) = out.call.failure() {
@@ -272,8 +267,9 @@ pub(crate) trait CallLoop: Offload {
 
     /// The connection had ended before it took the request: another is made.
     fn connect_anew(&mut self, key: u64) {
+        let out = self.table().take_out(key);
         let Some(upstream) = self.table().slots.get(key) else { return };
-        let (server, out) = (upstream.server, upstream.out.take());
+        let server = upstream.server;
         self.drop_upstream(key);
         if let Some(out) = out {
             let application = out.call.application().number();
@@ -312,15 +308,15 @@ pub(crate) trait CallLoop: Offload {
     /// A connection could not be made: another server is tried.
     fn connect_elsewhere(&mut self, key: u64) {
         let now = self.now();
+        let out = self.table().take_out(key);
         let Some(upstream) = self.table().slots.get(key) else { return };
-        let (application, server, out) =
-            (upstream.application, upstream.server, upstream.out.take());
+        let (application, server) = (upstream.application, upstream.server);
         self.drop_upstream(key);
         self.table().note_failure(application, server, now);
         let Some(mut out) = out else { return };
         let client = out.client;
-        out.tried += 1;
-        match out.tried < attempts_max(out.call.application()) {
+        out.tried.note(server);
+        match out.tried.count() < attempts_max(out.call.application()) {
             true => self.start_or_admit(out),
             false => {
                 self.give_up(out);
@@ -393,10 +389,9 @@ pub(crate) trait CallLoop: Offload {
 
     /// Closes the connection of a call that no client wants any more, or of none.
     fn close_upstream(&mut self, key: u64) {
+        let was_out = self.table().take_out(key);
         let Some(upstream) = self.table().slots.get(key) else { return };
-        let application = upstream.application;
-        let was_out = upstream.out.take();
-        let server = upstream.server;
+        let (application, server) = (upstream.application, upstream.server);
         if was_out.is_none() {
             self.table().forget(key, application, server);
         }

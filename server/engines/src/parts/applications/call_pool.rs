@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use session::Tick;
-use upstream::{Application, CallLimits, Failure};
+use upstream::{Application, Call, CallLimits, Failure, Tried};
 
 use super::joint::Line;
 use super::servers::Servers;
@@ -80,6 +80,8 @@ pub(crate) enum Entered<S> {
 pub(crate) struct Place<S> {
     pool: Arc<CallPool<S>>,
     application: usize,
+    /// The server that has the call.
+    server: Option<usize>,
 }
 
 /// The turn of a call that waits for a place.
@@ -163,7 +165,7 @@ impl<S> CallPool<S> {
     }
 
     fn place(self: &Arc<Self>, application: usize) -> Place<S> {
-        Place { pool: Arc::clone(self), application }
+        Place { pool: Arc::clone(self), application, server: None }
     }
 
     fn ticket(self: &Arc<Self>, application: usize, limits: &CallLimits, now: Tick) -> Ticket<S> {
@@ -182,12 +184,14 @@ impl<S> CallPool<S> {
         self.bounds.others.is_some()
     }
 
-    /// Gives a place to the call that has waited longest.
-    fn leave(&self, application: usize) {
+    /// Takes the call from the `server` that has it, and gives its place to the call that has
+    /// waited longest.
+    fn leave(&self, application: usize, server: Option<usize>) {
+        let mut usage = lock(&self.usages[application]);
+        server.into_iter().for_each(|server| usage.servers.end(server));
         if let Some(others) = &self.bounds.others {
             return others.leave();
         }
-        let mut usage = lock(&self.usages[application]);
         match usage.waiting.pop_front() {
             Some(next) => {
                 next.is_admitted.store(true, Ordering::Release);
@@ -198,13 +202,23 @@ impl<S> CallPool<S> {
         }
     }
 
-    /// Chooses a server for a call, and takes a connection to it that was kept, if there is one.
-    pub(crate) fn choose(&self, application: usize, now: Tick) -> Option<(usize, Option<Line<S>>)>
+    /// Chooses a server for a call that has this place, and takes a connection to it that was kept,
+    /// if there is one.
+    pub(crate) fn choose(
+        &self,
+        place: &mut Place<S>,
+        call: &Call,
+        tried: &mut Tried,
+        now: Tick,
+    ) -> Option<(usize, Option<Line<S>>)>
     where
         S: AsFd,
     {
-        let servers = &mut lock(&self.usages[application]).servers;
-        let (server, mut next) = servers.choose(now)?;
+        let servers = &mut lock(&self.usages[place.application]).servers;
+        place.server.take().into_iter().for_each(|server| servers.end(server));
+        let (server, mut next) = servers.choose(call, tried, now)?;
+        servers.begin(server);
+        place.server = Some(server);
         while let Some(mut kept) = next {
             if kept.until > now && !kept.line.is_unsound() {
                 return Some((server, Some(kept.line)));
@@ -267,7 +281,7 @@ impl<S> Usage<S> {
 
 impl<S> Drop for Place<S> {
     fn drop(&mut self) {
-        self.pool.leave(self.application);
+        self.pool.leave(self.application, self.server);
     }
 }
 
@@ -306,7 +320,7 @@ impl<S> Drop for Ticket<S> {
             // It has a place that it does not need any more.
             None => {
                 drop(usage);
-                self.pool.leave(self.application);
+                self.pool.leave(self.application, None);
             }
         }
     }

@@ -13,7 +13,7 @@ use std::task::Waker;
 use os::epoll::Interest;
 use os::socket::Awaited;
 use session::{Connection, JobId, StreamRef, Tick, Worker};
-use upstream::{Call, Downstream, Failure};
+use upstream::{Call, Downstream, Failure, Tried};
 
 use super::call_pool::{CallPool, Entered, Place, Ticket};
 use super::joint::{Joint, Line, join};
@@ -94,7 +94,7 @@ pub(crate) struct DrivenCall<S = OwnedFd> {
     stage: Stage<S>,
     place: Option<Place<S>>,
     /// The servers that were tried and cannot be reached.
-    tried: u32,
+    tried: Tried,
     /// Whether a server had no room in its backlog.
     is_put_off: bool,
 }
@@ -144,7 +144,7 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
             Entered::Full => (Stage::Failing(Failure::Full), None),
         };
         let pool = Arc::clone(pool);
-        Self { call, pool, application, stage, place, tried: 0, is_put_off: false }
+        Self { call, pool, application, stage, place, tried: Tried::default(), is_put_off: false }
     }
 
     /// Goes on with the call as far as that is possible. A connection is kept for the next call
@@ -211,8 +211,10 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
     }
 
     fn get_connection(&mut self, now: Tick) {
-        while self.tried < attempts_max(self.call.application()) {
-            let Some((server, kept)) = self.pool.choose(self.application, now) else { break };
+        while self.tried.count() < attempts_max(self.call.application()) {
+            let Some(place) = &mut self.place else { break };
+            let chosen = self.pool.choose(place, &self.call, &mut self.tried, now);
+            let Some((server, kept)) = chosen else { break };
             if let Some(line) = kept {
                 self.call.connected(true, now);
                 self.stage = Stage::Joined(Upstream { line, server });
@@ -221,7 +223,7 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
             if !self.is_put_off {
                 self.call.connecting(now);
             }
-            match connect(&self.call, server, self.tried) {
+            match connect(&self.call, server, &self.tried) {
                 Ok(socket) => {
                     self.stage = Stage::Joined(Upstream { line: Line::new(socket.into()), server });
                     return;
@@ -245,7 +247,7 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
 
     /// Notes that a server cannot be reached.
     fn note_failure(&mut self, server: usize, now: Tick) {
-        self.tried += 1;
+        self.tried.note(server);
         self.pool.note_failure(self.application, server, now);
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use session::Tick;
-use upstream::{Address, Application, Balance, Call, Failure};
+use upstream::{Address, Application, Balance, Call, Failure, Tried};
 
 /// The servers of an application as the loops or threads of one partition know them. A connection
 /// that is kept is a `K`.
@@ -21,16 +21,44 @@ impl<K> Servers<K> {
         let servers = &application.settings().servers;
         Self {
             application: Arc::clone(application),
-            balance: Balance::new(servers.iter().map(|server| server.weight)),
+            balance: Balance::new(application.settings(), os::clock::now_ns()),
             kept: servers.iter().map(|_| Vec::new()).collect(),
         }
     }
 
     /// Chooses a server for a call, and takes a connection to it that was kept, if there is one.
+    /// None that the call has `tried` is chosen until it has tried all.
     #[inline]
-    pub(crate) fn choose(&mut self, now: Tick) -> Option<(usize, Option<K>)> {
-        let server = self.balance.choose(now, |_| true)?;
+    pub(crate) fn choose(
+        &mut self,
+        call: &Call,
+        tried: &mut Tried,
+        now: Tick,
+    ) -> Option<(usize, Option<K>)> {
+        let Self { application, balance, .. } = self;
+        let mut choose = |tried: &Tried| {
+            let is_up = |server| application.is_up(server);
+            balance.choose(call.client(), now, |server| tried.wants(server), is_up)
+        };
+        let mut chosen = choose(tried);
+        if chosen.is_none() {
+            tried.begin_round();
+            chosen = choose(tried);
+        }
+        let server = chosen?;
         Some((server, self.kept[server].pop()))
+    }
+
+    /// Notes that a server has got a request.
+    #[inline]
+    pub(crate) fn begin(&mut self, server: usize) {
+        self.balance.begin(server);
+    }
+
+    /// Notes that a server has the request no longer.
+    #[inline]
+    pub(crate) fn end(&mut self, server: usize) {
+        self.balance.end(server);
     }
 
     /// Notes that a server could not be reached.
@@ -49,9 +77,9 @@ impl<K> Servers<K> {
     }
 }
 
-/// Begins a connection to a server of a call's application, which does not wait; `attempt` chooses
-/// among the server's addresses.
-pub(crate) fn connect(call: &Call, server: usize, attempt: u32) -> io::Result<OwnedFd> {
+/// Begins a connection to a server of a call's application, which does not wait. What it has
+/// `tried` chooses among the server's addresses.
+pub(crate) fn connect(call: &Call, server: usize, tried: &Tried) -> io::Result<OwnedFd> {
     let application = call.application();
     if let Some(program) = call.program() {
         return application.start_program(program);
@@ -59,16 +87,15 @@ pub(crate) fn connect(call: &Call, server: usize, attempt: u32) -> io::Result<Ow
     if let Address::Unix(path) = &application.settings().servers[server].address {
         return os::socket::connect_unix(path);
     }
-    let addresses = application.addresses(server);
-    let Some(address) = addresses.get(attempt as usize % addresses.len().max(1)) else {
+    let Some(address) = application.address(server, tried.rounds()) else {
         return Err(io::Error::new(io::ErrorKind::NotFound, "its name has no address"));
     };
-    os::socket::connect_start(*address, None)
+    os::socket::connect_start(address, None)
 }
 
 /// How often connecting is tried before the application counts as out of reach: once for each
 /// address.
-pub(crate) fn attempts_max(application: &Application) -> u32 {
-    let of_server = |server| application.addresses(server).len().max(1) as u32;
+pub(crate) fn attempts_max(application: &Application) -> usize {
+    let of_server = |server| application.addresses(server).max(1);
     (0..application.settings().servers.len()).map(of_server).sum()
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use session::{JobId, Tick};
-use upstream::{Application, Call, Failure};
+use upstream::{Application, Call, Failure, Tried};
 
 use super::driven_call::BACKLOG_MS;
 use super::joint::RECEIVE_BYTES;
@@ -21,7 +21,7 @@ pub(crate) struct Out {
     pub(crate) id: JobId,
     pub(crate) call: Box<Call>,
     /// The servers that were tried and cannot be reached.
-    pub(crate) tried: u32,
+    pub(crate) tried: Tried,
     /// Whether a server had no room in its backlog.
     pub(crate) is_put_off: bool,
 }
@@ -150,8 +150,32 @@ impl<L> Table<L> {
 
     /// Chooses a server for a call, and takes a connection to it that was kept; none if there is
     /// none.
-    pub(crate) fn choose(&mut self, application: usize, now: Tick) -> Option<(usize, Option<u64>)> {
-        self.usages[application].servers.choose(now)
+    pub(crate) fn choose(&mut self, out: &mut Out, now: Tick) -> Option<(usize, Option<u64>)> {
+        let Out { call, tried, .. } = out;
+        self.usages[call.application().number()].servers.choose(call, tried, now)
+    }
+
+    /// Gives a call a connection that was kept. Returns the call if that is not there any more.
+    pub(crate) fn use_kept(&mut self, key: u64, out: Out) -> Result<(), Out> {
+        let Some(upstream) = self.slots.get(key) else { return Err(out) };
+        self.usages[upstream.application].servers.begin(upstream.server);
+        upstream.out = Some(out);
+        Ok(())
+    }
+
+    /// Adds a connection that is being made for a call. Returns its key.
+    pub(crate) fn add(&mut self, line: L, server: usize, out: Out, now: Tick) -> u64 {
+        let application = out.call.application().number();
+        self.usages[application].servers.begin(server);
+        self.slots.insert(Upstream { line, out: Some(out), application, server, idle_until: now })
+    }
+
+    /// Takes the call from its connection.
+    pub(crate) fn take_out(&mut self, key: u64) -> Option<Out> {
+        let upstream = self.slots.get(key)?;
+        let out = upstream.out.take()?;
+        self.usages[upstream.application].servers.end(upstream.server);
+        Some(out)
     }
 
     /// Keeps a connection for the next call.
