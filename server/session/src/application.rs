@@ -12,9 +12,10 @@ use crate::after::After;
 use crate::exchange::{Draft, Then};
 use crate::job::Job;
 use crate::named_file::FileSource;
+use crate::request_body::CONTINUE;
 use crate::response::{Incoming, Prepared, Request, Response};
 use crate::spool::Spool;
-use crate::stream::{CONTINUE, Stream};
+use crate::stream::Stream;
 use crate::worker::Worker;
 
 /// The status of a request with more fields than a program can be told (RFC 6585 §5).

@@ -29,6 +29,7 @@ mod named_file;
 mod op;
 mod partial;
 mod reply;
+mod request_body;
 mod respond;
 mod response;
 mod script;

@@ -26,9 +26,6 @@ const DROPPED_BYTES_MAX: usize = 64 * 1024;
 /// The status of a reply that switches the protocol (RFC 9110 §15.2.2).
 const SWITCHED: u16 = 101;
 
-/// Invites a client to send its body (RFC 9110 §15.2.1).
-pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-
 /// A request that an application answers.
 #[derive(Default)]
 pub(crate) struct Stream {
@@ -191,37 +188,6 @@ impl Exchange {
         self.draft.body_bytes += std::mem::take(&mut stream.gathered_bytes);
         !self.out.is_empty()
     }
-
-    /// Takes the next `n` bytes of the request's body.
-    pub(crate) fn take_body(&mut self, n: usize) {
-        // Without framing it is of another protocol.
-        let Some(mut reader) = self.skipper.take() else { return self.consume(n) };
-        reader.advance(n as u64);
-        self.consume(n);
-        if !reader.is_done() {
-            self.skipper = Some(reader);
-        }
-    }
-
-    /// Advances over the framing of the request's body to its next bytes.
-    pub(crate) fn body_ahead(&mut self) -> Result<usize, http1::BodyError> {
-        let Some(mut reader) = self.skipper.take() else { return Ok(0) };
-        let mut outcome = Ok(0);
-        while !reader.is_done() && reader.data_ahead() == 0 && !self.unread().is_empty() {
-            match reader.skip(&self.unread()[..1]) {
-                Ok(taken) => self.consume(taken),
-                Err(why) => {
-                    outcome = Err(why);
-                    break;
-                }
-            }
-        }
-        let ahead = usize::try_from(reader.data_ahead()).unwrap_or(usize::MAX);
-        if !reader.is_done() || outcome.is_err() {
-            self.skipper = Some(reader);
-        }
-        outcome.map(|_| ahead.min(self.unread().len()))
-    }
 }
 
 impl StreamRef<'_> {
@@ -358,71 +324,17 @@ fn rule_fields<'f>(
     Some(list)
 }
 
-/// What has come of another protocol; of HTTP, a request without a body has none.
-#[inline(never)]
-fn tunnel_body(exchange: &mut Exchange, is_at_end: bool) -> Body<'_> {
-    let Exchange { then: Then::Application(stream), input, input_at, .. } = exchange else {
-        return Body::End;
-    };
-    match &input[*input_at..] {
-        _ if !stream.is_tunnel => Body::End,
-        [] if is_at_end => Body::End,
-        [] => {
-            stream.awaits_body = true;
-            Body::Pending
-        }
-        bytes => Body::Bytes(bytes),
-    }
-}
-
 impl Downstream for StreamRef<'_> {
     fn body(&mut self) -> Body<'_> {
         let Some(Parts { exchange, is_free, is_at_end, .. }) = self.parts() else {
             return Body::Broken(400);
         };
-        if exchange.stream().is_some_and(|stream| stream.spool.is_some()) {
-            let spool = exchange.stream_mut().and_then(|stream| stream.spool.as_mut());
-            return spool.map_or(Body::Broken(400), Spool::body);
-        }
-        if exchange.skipper.is_none() {
-            return tunnel_body(exchange, is_at_end);
-        }
-        let ahead = match exchange.body_ahead() {
-            Ok(ahead) => ahead,
-            Err(why) => return Body::Broken(why.status()),
-        };
-        if exchange.skipper.is_none() {
-            return Body::End;
-        }
-        let (unread, at) = (&exchange.input, exchange.input_at);
-        let Then::Application(stream) = &mut exchange.then else { return Body::Broken(400) };
-        if stream.body_bytes + ahead as u64 > stream.body_bytes_max {
-            return Body::Broken(413);
-        }
-        if ahead > 0 {
-            stream.owes_continue = false;
-            return Body::Bytes(&unread[at..at + ahead]);
-        }
-        if is_at_end {
-            return Body::Broken(400);
-        }
-        stream.awaits_body = true;
-        if std::mem::take(&mut stream.owes_continue) && !stream.has_reply && is_free {
-            exchange.out.extend_from_slice(CONTINUE);
-        }
-        Body::Pending
+        exchange.request_body(is_free, is_at_end)
     }
 
     fn body_taken(&mut self, n: usize) {
         let Some(Parts { exchange, .. }) = self.parts() else { return };
-        let stream = exchange.stream_mut();
-        if let Some(spool) = stream.and_then(|stream| stream.spool.as_mut()) {
-            return spool.advance(n);
-        }
-        exchange.take_body(n);
-        if let Some(stream) = exchange.stream_mut() {
-            stream.body_bytes += n as u64;
-        }
+        exchange.request_body_taken(n);
     }
 
     fn interim(&mut self, status: u16, fields: ReplyFields<'_>) {
