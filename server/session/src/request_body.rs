@@ -1,5 +1,6 @@
 //! The body of a request for an application, as the call takes it from what has arrived.
 
+use http1::BodyError;
 use upstream::Body;
 
 use crate::exchange::{Exchange, Then};
@@ -24,7 +25,7 @@ impl Exchange {
             Err(why) => return Body::Broken(why.status()),
         };
         if self.skipper.is_none() {
-            return Body::End;
+            return self.unframed_body(is_at_end);
         }
         let (unread, at) = (&self.input, self.input_at);
         let Then::Application(stream) = &mut self.then else { return Body::Broken(400) };
@@ -57,15 +58,15 @@ impl Exchange {
         }
     }
 
-    /// What has come of another protocol; of HTTP, a request without a body has none.
+    /// What has come of another protocol. Of HTTP the body is whole, and so is its trailer.
     #[inline(never)]
     fn unframed_body(&mut self, is_at_end: bool) -> Body<'_> {
-        let Exchange { then: Then::Application(stream), input, input_at, .. } = self else {
-            return Body::End;
+        let Self { then: Then::Application(stream), input, input_at, .. } = self else {
+            return Body::End(b"");
         };
         match &input[*input_at..] {
-            _ if !stream.is_tunnel => Body::End,
-            [] if is_at_end => Body::End,
+            _ if !stream.is_tunnel => Body::End(&stream.trailer),
+            [] if is_at_end => Body::End(b""),
             [] => {
                 stream.awaits_body = true;
                 Body::Pending
@@ -85,23 +86,28 @@ impl Exchange {
         }
     }
 
-    /// Advances over the framing of the request's body to its next bytes.
-    pub(crate) fn body_ahead(&mut self) -> Result<usize, http1::BodyError> {
-        let Some(mut reader) = self.skipper.take() else { return Ok(0) };
-        let mut outcome = Ok(0);
-        while !reader.is_done() && reader.data_ahead() == 0 && !self.unread().is_empty() {
-            match reader.skip(&self.unread()[..1]) {
-                Ok(taken) => self.consume(taken),
-                Err(why) => {
-                    outcome = Err(why);
-                    break;
-                }
+    /// Advances over the framing of the request's body to its next bytes, and gathers its trailer.
+    pub(crate) fn body_ahead(&mut self) -> Result<usize, BodyError> {
+        let Then::Application(stream) = &mut self.then else { return Ok(0) };
+        let Some(reader) = &mut self.skipper else { return Ok(0) };
+        let unread = &self.input[self.input_at..];
+        let mut taken = 0;
+        let mut outcome = Ok(());
+        while outcome.is_ok()
+            && !reader.is_done()
+            && reader.data_ahead() == 0
+            && taken < unread.len()
+        {
+            match reader.read_with_trailer(&unread[taken..=taken], &mut stream.trailer) {
+                Ok((n, _)) => taken += n,
+                Err(why) => outcome = Err(why),
             }
         }
         let ahead = usize::try_from(reader.data_ahead()).unwrap_or(usize::MAX);
-        if !reader.is_done() || outcome.is_err() {
-            self.skipper = Some(reader);
+        if reader.is_done() {
+            self.skipper = None;
         }
-        outcome.map(|_| ahead.min(self.unread().len()))
+        self.consume(taken);
+        outcome.map(|()| ahead.min(self.unread().len()))
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Stream {
     pub(crate) failure: Option<Failure>,
     pub(crate) body_bytes: u64,
     pub(crate) body_bytes_max: u64,
+    /// The trailer of the request's body, as far as it has come.
+    pub(crate) trailer: Vec<u8>,
     /// The body, if it is gathered before the application is called.
     pub(crate) spool: Option<Spool>,
     pub(crate) reply_bytes_max: usize,
@@ -269,6 +271,27 @@ impl StreamRef<'_> {
             stream.has_reply |= !is_interim;
         }
     }
+
+    /// Writes the end of content in chunks with trailer fields, but for those that rules of the
+    /// host add to heads. Without chunks there is no place for any.
+    #[cold]
+    fn put_trailers(&mut self, trailers: &[u8]) {
+        let Some(Parts { exchange, w, is_free, .. }) = self.parts() else { return };
+        let rules = &w.site.host(exchange.draft.host).settings().headers;
+        put(exchange, is_free, 0, |out, is_chunked| {
+            if !is_chunked {
+                return;
+            }
+            out.extend_from_slice(b"0\r\n");
+            let mut lines = http1::trailer_lines(trailers);
+            while let Some((name, _, line)) = lines.next_line() {
+                if !rules.iter().any(|rule| rule.name.as_bytes().eq_ignore_ascii_case(name)) {
+                    out.extend_from_slice(line);
+                }
+            }
+            out.extend_from_slice(b"\r\n");
+        });
+    }
 }
 
 /// Without its 100 the client may send the body or not: only the close is clear to both.
@@ -377,12 +400,15 @@ impl Downstream for StreamRef<'_> {
         });
     }
 
-    fn end(&mut self) {
-        self.put(0, |out, is_chunked| {
-            if is_chunked {
-                put_last_chunk(out);
-            }
-        });
+    fn end(&mut self, trailers: &[u8]) {
+        match trailers {
+            [] => self.put(0, |out, is_chunked| {
+                if is_chunked {
+                    put_last_chunk(out);
+                }
+            }),
+            _ => self.put_trailers(trailers),
+        }
         if let Some(stream) = self.parts().and_then(|it| it.exchange.stream_mut()) {
             stream.is_complete = true;
         }

@@ -27,8 +27,10 @@ pub trait Downstream {
     /// Takes some of the reply's content.
     fn push(&mut self, bytes: &[u8]);
 
-    /// The reply is complete.
-    fn end(&mut self);
+    /// The reply is complete, with these trailer fields, a line each and mostly none: none if the
+    /// client has not asked for them (RFC 9110 §6.5.1). They are for no other place than after
+    /// content in chunks.
+    fn end(&mut self, trailers: &[u8]);
 
     /// There is no reply, or none of its rest if its head was taken already.
     fn fail(&mut self, failure: Failure);
@@ -41,8 +43,9 @@ pub enum Body<'b> {
     Bytes(&'b [u8]),
     /// Nothing at the moment.
     Pending,
-    /// Nothing any more.
-    End,
+    /// Nothing any more but its trailer fields, a line each as they were sent. There may be some
+    /// if the body came in chunks.
+    End(&'b [u8]),
     /// The body breaks off, is malformed, or is too large: the request is answered with this
     /// status.
     Broken(u16),

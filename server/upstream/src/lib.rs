@@ -25,6 +25,7 @@ mod outgoing;
 mod script;
 mod settings;
 mod tick;
+mod trailers;
 mod upgrade;
 
 pub use balance::Balance;

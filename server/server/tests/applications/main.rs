@@ -14,6 +14,7 @@ mod real_servers;
 mod sendfile;
 mod smuggling;
 mod stages;
+mod trailers;
 #[path = "../it/under_test.rs"]
 mod under_test;
 mod upgrades;

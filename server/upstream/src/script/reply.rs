@@ -76,7 +76,7 @@ impl ScriptReply {
                     d.push(&output[..wanted]);
                 }
                 if wanted < output.len() {
-                    d.end();
+                    d.end(b"");
                     return Ok(true);
                 }
             }
@@ -160,7 +160,7 @@ impl ScriptReply {
             ToCome::Head if self.partial.is_empty() => Err(Failure::Closed),
             ToCome::Head | ToCome::Content(1..) => Err(Failure::CutShort),
             ToCome::Content(0) | ToCome::UntilEnd | ToCome::Dropped => {
-                d.end();
+                d.end(b"");
                 Ok(())
             }
         }
