@@ -35,7 +35,7 @@ struct Client {
 
 impl Downstream for Client {
     fn body(&mut self) -> Body<'_> {
-        Body::End
+        Body::End(b"")
     }
 
     fn body_taken(&mut self, _: usize) {}
@@ -51,6 +51,11 @@ impl Downstream for Client {
         self.heads.push((status, length, lines));
     }
 
+    fn redirect(&mut self, target: &[u8]) {
+        assert!(target.starts_with(b"/") && !target.starts_with(b"//"));
+        self.heads.push((302, Length::Unknown, target.to_vec()));
+    }
+
     fn room(&mut self) -> usize {
         usize::MAX
     }
@@ -60,7 +65,8 @@ impl Downstream for Client {
         self.content.extend_from_slice(bytes);
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, trailers: &[u8]) {
+        assert!(trailers.is_empty(), "there are no chunks");
         assert!(!std::mem::replace(&mut self.is_complete, true), "it ends once");
         if let Some((_, Length::Known(length), _)) = self.heads.last() {
             assert_eq!(*length, self.content.len() as u64, "as long as was said");
@@ -86,6 +92,7 @@ fn receive<'b>(pieces: impl Iterator<Item = &'b [u8]>) -> Client {
         script_name: b"/a.php",
         path_info: b"",
         body_bytes: None,
+        asked: None,
     };
     let mut call = Call::fastcgi(Arc::new(Application::new(settings, 0)), &head, &script, NOW);
     call.connected(false, NOW);

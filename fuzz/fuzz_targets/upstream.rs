@@ -1,7 +1,7 @@
 //! Requests with bodies to applications of all protocols, over one connection: a client, a session,
 //! a call and an application that sends the body back, with bounds of a few bytes, whose steps come
 //! in any order. Whatever the order was, once nobody holds anything back each body has come back
-//! whole, all calls are over, and the connection waits for another request.
+//! whole, its trailer with it, all calls are over, and the connection waits for another request.
 //!
 //! An input is read byte by byte: the first chooses the requests, and each of the others is an
 //! operation of [`operate`], with the byte after it.
@@ -15,7 +15,7 @@ use session::Phase;
 #[path = "../../server/session/tests/it/chain.rs"]
 mod chain;
 
-use chain::{Chain, Sizes, body, request_to};
+use chain::{Chain, Sizes, TRAILER, body, request_to, with_trailer};
 
 /// Above the length of every body and of what is kept of a reply. More only takes longer: all of it
 /// passes byte by byte.
@@ -24,18 +24,22 @@ const BYTES_MAX: usize = 64;
 /// How many requests there are. Three bits choose each, of which the first chooses the framing.
 const REQUESTS: usize = 3;
 
-const PATHS: [&str; 4] = ["/app/x", "/script/x", "/program/x", "/app/x"];
+/// Where requests go. Those in chunks to the last have trailers.
+const PATHS: [&str; 4] = ["/app/x", "/script/x", "/program/x", "/app/y"];
 
 fuzz_target!(|input: &[u8]| {
     let [choice, lengths @ .., chunk] = input.first_chunk::<6>().copied().unwrap_or_default();
     let mut bytes = Vec::new();
-    let mut expected = Vec::new();
+    let (mut expected, mut trailers) = (Vec::new(), Vec::new());
     for (index, length) in lengths.into_iter().take(REQUESTS).enumerate() {
         let choice = usize::from(choice) >> (3 * index) & 7;
         let content = body(usize::from(length) % BYTES_MAX);
         let chunks = [usize::from(chunk % 16) + 1, usize::from(chunk / 16) + 1];
         let chunks = (choice & 1 == 1).then_some(&chunks[..]);
-        bytes.extend(request_to(PATHS[choice >> 1], &content, chunks));
+        let request = request_to(PATHS[choice >> 1], &content, chunks);
+        let has_trailer = choice == 7;
+        bytes.extend(if has_trailer { with_trailer(&request) } else { request });
+        trailers.push(if has_trailer { TRAILER } else { "" });
         expected.push((200, content));
     }
     let reply_bytes_max = usize::from(lengths[REQUESTS]) % BYTES_MAX + 1;
@@ -51,6 +55,7 @@ fuzz_target!(|input: &[u8]| {
     chain.run();
     assert!(chain.failures.is_empty() && chain.closed.is_none(), "{:?}", chain.failures);
     assert_eq!(chain.responses(), expected);
+    assert_eq!(chain.trailers(), trailers);
     assert!(chain.call.is_none() && chain.connection.phase() == Phase::Idle);
 });
 

@@ -1,6 +1,6 @@
-//! Finding the end of a request body that is not needed (RFC 9112, sections 6 and 7.1). The data is
-//! never inspected; the framing around it is checked strictly, because a chunk whose end two
-//! implementations see in different places is a smuggled request.
+//! Finding the end of a body (RFC 9112, sections 6 and 7.1), and in it the data and the trailer, if
+//! they are needed. The data is never inspected; the framing around it is checked strictly, because
+//! a chunk whose end two implementations see in different places is a smuggled request.
 
 use crate::{
     BodyError, BodyFraming,
@@ -11,6 +11,8 @@ use crate::{
 pub const EXTENSION_BYTES_MAX: u16 = 256;
 /// The most bytes of a trailer, line ends included.
 pub const TRAILER_BYTES_MAX: u16 = 4096;
+/// The most field lines of a trailer: as many as a head has by default.
+pub const TRAILER_FIELDS_MAX: u8 = 100;
 /// The most digits of a chunk size: more would not fit a `u64`.
 const SIZE_DIGITS_MAX: u8 = 16;
 
@@ -47,6 +49,7 @@ enum State {
     DataLineFeed,
     Trailer {
         bytes: u16,
+        fields: u8,
         part: Trailer,
     },
 }
@@ -112,9 +115,40 @@ impl BodySkipper {
     ///
     /// The chunked coding is broken; the connection has to be closed.
     pub fn read<'b>(&mut self, bytes: &'b [u8]) -> Result<(usize, &'b [u8]), BodyError> {
+        self.read_noting(bytes, |_, _| {})
+    }
+
+    /// As [`Self::read`], and appends what it takes of the trailer to `trailer`: its field lines,
+    /// which [`trailer_lines`](crate::trailer_lines) takes apart when the body is over. They are at
+    /// most [`TRAILER_BYTES_MAX`] bytes; nothing is appended of a body that has none.
+    ///
+    /// # Errors
+    ///
+    /// The chunked coding is broken; the connection has to be closed.
+    pub fn read_with_trailer<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        trailer: &mut Vec<u8>,
+    ) -> Result<(usize, &'b [u8]), BodyError> {
+        self.read_noting(bytes, |state, byte| {
+            if state.is_in_field_line() {
+                trailer.push(byte);
+            }
+        })
+    }
+
+    /// Reads, and passes each byte of framing on with the state after it.
+    #[inline]
+    fn read_noting<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        mut note: impl FnMut(State, u8),
+    ) -> Result<(usize, &'b [u8]), BodyError> {
         let mut framing = 0;
         while framing < bytes.len() && !self.is_done() && !self.is_in_data() {
+            let byte = bytes[framing];
             framing += self.skip_run(&bytes[framing..])?;
+            note(self.state, byte);
         }
         if framing == bytes.len() || self.is_done() {
             return Ok((framing, &[]));
@@ -183,13 +217,24 @@ impl State {
         match (self, byte) {
             (Self::Size { size, digits }, _) => after_size(size, digits, byte),
             (Self::Extension { size, bytes, part }, _) => after_extension(size, bytes, part, byte),
-            (Self::SizeEnd(0), b'\n') => Ok(Self::Trailer { bytes: 0, part: Trailer::LineStart }),
+            (Self::SizeEnd(0), b'\n') => {
+                Ok(Self::Trailer { bytes: 0, fields: 0, part: Trailer::LineStart })
+            }
             (Self::SizeEnd(size), b'\n') => Ok(Self::Data(size)),
             (Self::SizeEnd(_), _) => Err(BodyError::ChunkSize),
             (Self::DataCarriageReturn, b'\r') => Ok(Self::DataLineFeed),
             (Self::DataLineFeed, b'\n') => Ok(Self::Size { size: 0, digits: 0 }),
-            (Self::Trailer { bytes, part }, _) => after_trailer(bytes, part, byte),
+            (Self::Trailer { bytes, fields, part }, _) => after_trailer(bytes, fields, part, byte),
             _ => Err(BodyError::ChunkEnd),
+        }
+    }
+
+    /// Whether the byte before belongs to a field line of the trailer; its line end included.
+    fn is_in_field_line(self) -> bool {
+        match self {
+            Self::Trailer { bytes, part: Trailer::LineStart, .. } => bytes > 0,
+            Self::Trailer { part: Trailer::Name | Trailer::Value | Trailer::LineFeed, .. } => true,
+            _ => false,
         }
     }
 }
@@ -223,13 +268,19 @@ fn after_extension(size: u64, bytes: u16, part: Extension, byte: u8) -> Result<S
     Ok(State::Extension { size, bytes: bytes + 1, part })
 }
 
-fn after_trailer(bytes: u16, part: Trailer, byte: u8) -> Result<State, BodyError> {
+fn after_trailer(bytes: u16, fields: u8, part: Trailer, byte: u8) -> Result<State, BodyError> {
     if bytes == TRAILER_BYTES_MAX {
         return Err(BodyError::TrailerTooLong);
     }
+    let begins_line = part == Trailer::LineStart && byte != b'\r';
+    if begins_line && fields == TRAILER_FIELDS_MAX {
+        return Err(BodyError::TooManyTrailers);
+    }
     match part.after(byte).ok_or(BodyError::Trailer)? {
         Trailer::End => Ok(State::Done),
-        part => Ok(State::Trailer { bytes: bytes + 1, part }),
+        part => {
+            Ok(State::Trailer { bytes: bytes + 1, fields: fields + u8::from(begins_line), part })
+        }
     }
 }
 

@@ -115,13 +115,15 @@ pub enum BodyError {
     Trailer,
     /// The trailer is longer than [`TRAILER_BYTES_MAX`](crate::TRAILER_BYTES_MAX).
     TrailerTooLong,
+    /// The trailer has more than [`TRAILER_FIELDS_MAX`](crate::TRAILER_FIELDS_MAX) field lines.
+    TooManyTrailers,
 }
 
 impl BodyError {
     /// The status of the answer: 400 or 431.
     pub fn status(self) -> u16 {
         match self {
-            Self::TrailerTooLong => 431,
+            Self::TrailerTooLong | Self::TooManyTrailers => 431,
             _ => 400,
         }
     }
@@ -135,6 +137,7 @@ impl BodyError {
             Self::ChunkEnd => "chunk without line end",
             Self::Trailer => "invalid trailer field",
             Self::TrailerTooLong => "trailer too large",
+            Self::TooManyTrailers => "too many trailer fields",
         }
     }
 }

@@ -198,13 +198,19 @@ impl<'b> Iterator for Values<'b> {
     }
 }
 
-/// The names and values of the fields of a head that was parsed, in the order of its lines and as
-/// they were sent, but for white space around the values.
+/// The names and values of the fields of a head or a trailer that was parsed, in the order of their
+/// lines and as they were sent, but for white space around the values.
 #[derive(Debug, Clone)]
 pub struct Lines<'b> {
     rest: &'b [u8],
     /// The places of the first lines, as far as they are known.
     places: &'b [LinePlace],
+}
+
+/// The fields of a trailer, whose lines
+/// [`BodySkipper::read_with_trailer`](crate::BodySkipper::read_with_trailer) has gathered.
+pub fn trailer_lines(lines: &[u8]) -> Lines<'_> {
+    Lines { rest: lines, places: &[] }
 }
 
 impl<'b> Lines<'b> {

@@ -8,7 +8,7 @@
 //!
 //! - [`parse_head`] reads one request head from the front of a buffer.
 //! - [`parse_response_head`] reads one response head, as a client does.
-//! - [`BodySkipper`] finds the end of a body that is not needed.
+//! - [`BodySkipper`] finds the end of a body, and the data and the trailer in it.
 //! - [`HeadWriter`] appends a response head to a buffer.
 //! - [`format_date`] and [`parse_date`] convert the dates of HTTP; [`DateTime`] is the calendar
 //!   that they share with all code that prints a time.
@@ -27,12 +27,12 @@ mod limits;
 mod request_line;
 mod response;
 
-pub use body::{BodySkipper, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX};
+pub use body::{BodySkipper, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX, TRAILER_FIELDS_MAX};
 pub use bytes::{is_name, list};
 pub use date::{DateTime, MONTHS, format_date, parse_date};
 pub use encode::{HeadWriter, put_chunk_size, reason_phrase};
 pub use error::{BodyError, HeadError};
-pub use fields::{FieldName, Lines, Values};
+pub use fields::{FieldName, Lines, Values, trailer_lines};
 pub use head::{BodyFraming, Expectation, Head, Parsed, begins_head_request, parse_head};
 pub use limits::{FIELDS_MAX, HeadLimits};
 pub use request_line::{Method, Target, Version};

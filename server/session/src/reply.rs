@@ -127,6 +127,11 @@ impl Reply {
         self.exchange.unread()
     }
 
+    /// Drops those bytes, which its driver has now: another call may follow.
+    pub fn drop_unread(&mut self) {
+        self.exchange.consume(self.unread().len());
+    }
+
     /// Whether to receive while an application is called. A client that has sent 16 KiB ahead
     /// waits.
     #[must_use]

@@ -82,7 +82,7 @@ impl Spool {
     /// What there is of the body to be taken.
     pub(crate) fn body(&mut self) -> Body<'_> {
         match self.next() {
-            Ok([]) => Body::End,
+            Ok([]) => Body::End(b""),
             Ok(bytes) => Body::Bytes(bytes),
             Err(_) => Body::Broken(503),
         }

@@ -20,15 +20,12 @@ use crate::worker::Worker;
 /// The status that is logged for a client that leaves before its reply begins. It is never sent.
 const CLIENT_LEFT: u16 = 499;
 
-/// Content that a file is named in place of is received up to this size, so that the connection to
-/// the application can be kept.
+/// Content in place of which something else is answered is received up to this size, so that the
+/// connection to the application can be kept.
 const DROPPED_BYTES_MAX: usize = 64 * 1024;
 
 /// The status of a reply that switches the protocol (RFC 9110 §15.2.2).
 const SWITCHED: u16 = 101;
-
-/// Invites a client to send its body (RFC 9110 §15.2.1).
-pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// A request that an application answers.
 #[derive(Default)]
@@ -55,13 +52,26 @@ pub(crate) struct Stream {
     pub(crate) failure: Option<Failure>,
     pub(crate) body_bytes: u64,
     pub(crate) body_bytes_max: u64,
+    /// The trailer of the request's body, as far as it has come.
+    pub(crate) trailer: Vec<u8>,
     /// The body, if it is gathered before the application is called.
     pub(crate) spool: Option<Spool>,
     pub(crate) reply_bytes_max: usize,
     /// Where the files are that the application may name in place of content, if it may.
     pub(crate) files: Option<FileSource>,
-    /// The file that it has named.
-    pub(crate) named_file: Option<Box<NamedFile>>,
+    /// The number of the application.
+    pub(crate) application: usize,
+    /// What is answered in place of its reply.
+    pub(crate) instead: Option<Instead>,
+    /// Bytes of content that came with that.
+    pub(crate) dropped_bytes: usize,
+}
+
+/// What an application has named that is to be answered in place of its reply.
+pub(crate) enum Instead {
+    File(Box<NamedFile>),
+    /// The answer to a request for this path and query.
+    Request(Box<[u8]>),
 }
 
 impl Stream {
@@ -80,16 +90,18 @@ impl Stream {
     /// do.
     fn takes_file(&mut self, fields: &ReplyFields<'_>) -> bool {
         let named = self.files.as_ref().and_then(|files| NamedFile::new(files, fields));
-        self.named_file = named.map(Box::new);
-        self.named_file.is_some()
+        self.instead = named.map(|named| Instead::File(Box::new(named)));
+        self.instead.is_some()
     }
 
-    /// Drops content that a file is named in place of. Of too much of it the end is not waited for.
-    /// Returns whether there is such a file.
+    /// Drops content in place of which something else is answered. Of too much of it the end is not
+    /// waited for. Returns whether there is such an answer.
     fn drops(&mut self, content_bytes: usize) -> bool {
-        let Some(named) = &mut self.named_file else { return false };
-        named.dropped_bytes += content_bytes;
-        self.is_complete |= named.dropped_bytes > DROPPED_BYTES_MAX;
+        if self.instead.is_none() {
+            return false;
+        }
+        self.dropped_bytes += content_bytes;
+        self.is_complete |= self.dropped_bytes > DROPPED_BYTES_MAX;
         true
     }
 }
@@ -199,37 +211,6 @@ impl Exchange {
         self.draft.body_bytes += std::mem::take(&mut stream.gathered_bytes);
         !self.out.is_empty()
     }
-
-    /// Takes the next `n` bytes of the request's body.
-    pub(crate) fn take_body(&mut self, n: usize) {
-        // Without framing it is of another protocol.
-        let Some(mut reader) = self.skipper.take() else { return self.consume(n) };
-        reader.advance(n as u64);
-        self.consume(n);
-        if !reader.is_done() {
-            self.skipper = Some(reader);
-        }
-    }
-
-    /// Advances over the framing of the request's body to its next bytes.
-    pub(crate) fn body_ahead(&mut self) -> Result<usize, http1::BodyError> {
-        let Some(mut reader) = self.skipper.take() else { return Ok(0) };
-        let mut outcome = Ok(0);
-        while !reader.is_done() && reader.data_ahead() == 0 && !self.unread().is_empty() {
-            match reader.skip(&self.unread()[..1]) {
-                Ok(taken) => self.consume(taken),
-                Err(why) => {
-                    outcome = Err(why);
-                    break;
-                }
-            }
-        }
-        let ahead = usize::try_from(reader.data_ahead()).unwrap_or(usize::MAX);
-        if !reader.is_done() || outcome.is_err() {
-            self.skipper = Some(reader);
-        }
-        outcome.map(|_| ahead.min(self.unread().len()))
-    }
 }
 
 impl StreamRef<'_> {
@@ -311,6 +292,27 @@ impl StreamRef<'_> {
             stream.has_reply |= !is_interim;
         }
     }
+
+    /// Writes the end of content in chunks with trailer fields, but for those that rules of the
+    /// host add to heads. Without chunks there is no place for any.
+    #[cold]
+    fn put_trailers(&mut self, trailers: &[u8]) {
+        let Some(Parts { exchange, w, is_free, .. }) = self.parts() else { return };
+        let rules = &w.site.host(exchange.draft.host).settings().headers;
+        put(exchange, is_free, 0, |out, is_chunked| {
+            if !is_chunked {
+                return;
+            }
+            out.extend_from_slice(b"0\r\n");
+            let mut lines = http1::trailer_lines(trailers);
+            while let Some((name, _, line)) = lines.next_line() {
+                if !rules.iter().any(|rule| rule.name.as_bytes().eq_ignore_ascii_case(name)) {
+                    out.extend_from_slice(line);
+                }
+            }
+            out.extend_from_slice(b"\r\n");
+        });
+    }
 }
 
 /// Without its 100 the client may send the body or not: only the close is clear to both.
@@ -366,71 +368,17 @@ fn rule_fields<'f>(
     Some(list)
 }
 
-/// What has come of another protocol; of HTTP, a request without a body has none.
-#[inline(never)]
-fn tunnel_body(exchange: &mut Exchange, is_at_end: bool) -> Body<'_> {
-    let Exchange { then: Then::Application(stream), input, input_at, .. } = exchange else {
-        return Body::End;
-    };
-    match &input[*input_at..] {
-        _ if !stream.is_tunnel() => Body::End,
-        [] if is_at_end => Body::End,
-        [] => {
-            stream.awaits_body = true;
-            Body::Pending
-        }
-        bytes => Body::Bytes(bytes),
-    }
-}
-
 impl Downstream for StreamRef<'_> {
     fn body(&mut self) -> Body<'_> {
         let Some(Parts { exchange, is_free, is_at_end, .. }) = self.parts() else {
             return Body::Broken(400);
         };
-        if exchange.stream().is_some_and(|stream| stream.spool.is_some()) {
-            let spool = exchange.stream_mut().and_then(|stream| stream.spool.as_mut());
-            return spool.map_or(Body::Broken(400), Spool::body);
-        }
-        if exchange.skipper.is_none() {
-            return tunnel_body(exchange, is_at_end);
-        }
-        let ahead = match exchange.body_ahead() {
-            Ok(ahead) => ahead,
-            Err(why) => return Body::Broken(why.status()),
-        };
-        if exchange.skipper.is_none() {
-            return Body::End;
-        }
-        let (unread, at) = (&exchange.input, exchange.input_at);
-        let Then::Application(stream) = &mut exchange.then else { return Body::Broken(400) };
-        if stream.body_bytes + ahead as u64 > stream.body_bytes_max {
-            return Body::Broken(413);
-        }
-        if ahead > 0 {
-            stream.owes_continue = false;
-            return Body::Bytes(&unread[at..at + ahead]);
-        }
-        if is_at_end {
-            return Body::Broken(400);
-        }
-        stream.awaits_body = true;
-        if std::mem::take(&mut stream.owes_continue) && !stream.has_reply && is_free {
-            exchange.out.extend_from_slice(CONTINUE);
-        }
-        Body::Pending
+        exchange.request_body(is_free, is_at_end)
     }
 
     fn body_taken(&mut self, n: usize) {
         let Some(Parts { exchange, .. }) = self.parts() else { return };
-        let stream = exchange.stream_mut();
-        if let Some(spool) = stream.and_then(|stream| stream.spool.as_mut()) {
-            return spool.advance(n);
-        }
-        exchange.take_body(n);
-        if let Some(stream) = exchange.stream_mut() {
-            stream.body_bytes += n as u64;
-        }
+        exchange.request_body_taken(n);
     }
 
     fn interim(&mut self, status: u16, fields: ReplyFields<'_>) {
@@ -453,6 +401,14 @@ impl Downstream for StreamRef<'_> {
         self.put_head(status, length, fields);
     }
 
+    fn redirect(&mut self, target: &[u8]) {
+        let Some(Parts { exchange, after, .. }) = self.parts() else { return };
+        if let Some(stream) = exchange.stream_mut() {
+            stream.instead = Some(Instead::Request(target.into()));
+            close_if_uninvited(stream, after);
+        }
+    }
+
     fn room(&mut self) -> usize {
         let Some(Parts { exchange, .. }) = self.parts() else { return 0 };
         let unsent = exchange.out.len() - exchange.out_at;
@@ -473,12 +429,15 @@ impl Downstream for StreamRef<'_> {
         });
     }
 
-    fn end(&mut self) {
-        self.put(0, |out, is_chunked| {
-            if is_chunked {
-                put_last_chunk(out);
-            }
-        });
+    fn end(&mut self, trailers: &[u8]) {
+        match trailers {
+            [] => self.put(0, |out, is_chunked| {
+                if is_chunked {
+                    put_last_chunk(out);
+                }
+            }),
+            _ => self.put_trailers(trailers),
+        }
         if let Some(stream) = self.parts().and_then(|it| it.exchange.stream_mut()) {
             stream.is_complete = true;
         }

@@ -295,7 +295,7 @@ impl Call {
             State::Open if self.conversation.is_tunnel() => {
                 // Nobody is at fault: it ends in order.
                 self.state = State::Over { keeps: false };
-                d.end();
+                d.end(b"");
             }
             State::Open => self.fail(d, Failure::Silent),
         }

@@ -20,6 +20,11 @@ pub trait Downstream {
     /// all that the application does (RFC 9110 §7.8).
     fn reply(&mut self, status: u16, length: Length, fields: ReplyFields<'_>);
 
+    /// Takes a redirect to a path and a query of this server in place of the reply's head, as
+    /// scripts may send one (RFC 3875 §6.2.2): the client gets the answer to a request for those,
+    /// and content that is pushed is dropped.
+    fn redirect(&mut self, target: &[u8]);
+
     /// How many bytes of content are welcome. 0: nothing is to be received until there is room
     /// again. More may be pushed all the same: what was received already.
     fn room(&mut self) -> usize;
@@ -27,8 +32,10 @@ pub trait Downstream {
     /// Takes some of the reply's content.
     fn push(&mut self, bytes: &[u8]);
 
-    /// The reply is complete.
-    fn end(&mut self);
+    /// The reply is complete, with these trailer fields, a line each and mostly none: none if the
+    /// client has not asked for them (RFC 9110 §6.5.1). They are for no other place than after
+    /// content in chunks.
+    fn end(&mut self, trailers: &[u8]);
 
     /// There is no reply, or none of its rest if its head was taken already.
     fn fail(&mut self, failure: Failure);
@@ -41,8 +48,9 @@ pub enum Body<'b> {
     Bytes(&'b [u8]),
     /// Nothing at the moment.
     Pending,
-    /// Nothing any more.
-    End,
+    /// Nothing any more but its trailer fields, a line each as they were sent. There may be some
+    /// if the body came in chunks.
+    End(&'b [u8]),
     /// The body breaks off, is malformed, or is too large: the request is answered with this
     /// status.
     Broken(u16),

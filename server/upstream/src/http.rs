@@ -15,6 +15,7 @@ use crate::fields::{Named, ReplyFields, is_for_one_hop, is_forwarded, put_field}
 use crate::origin::Origin;
 use crate::outgoing::Outgoing;
 use crate::tick::Tick;
+use crate::trailers::{self, TrailerReader};
 use crate::upgrade::{self, Upgrade};
 
 /// The largest head of a reply.
@@ -39,6 +40,11 @@ pub(crate) struct Http {
     is_chunked: bool,
     is_head: bool,
     is_idempotent: bool,
+    /// The request's `Connection` lines, if trailers may follow its body.
+    connection: Vec<u8>,
+    accepts_trailers: bool,
+    /// What reads the content of a reply in chunks after which the client takes trailers.
+    trailer: Option<Box<TrailerReader>>,
     /// The beginning of a reply's head.
     partial: Vec<u8>,
     reply: Reply,
@@ -70,7 +76,9 @@ impl Http {
     pub(crate) fn new(head: &Head<'_>, origin: &Origin<'_>) -> Self {
         let mut out = Vec::with_capacity(head.len + 192);
         let upgrade = Upgrade::of(head);
-        put_head(&mut out, head, origin, upgrade);
+        let accepts_trailers = trailers::are_accepted(head);
+        put_head(&mut out, head, origin, (upgrade, accepts_trailers));
+        let is_chunked = head.body == BodyFraming::Chunked;
         let body = match (head.body, head.expectation) {
             (BodyFraming::None | BodyFraming::Length(0), _) => RequestBody::Whole,
             (_, Expectation::Continue) => RequestBody::ToBeAskedFor(None),
@@ -79,9 +87,12 @@ impl Http {
         Self {
             out: Outgoing::new(out),
             body,
-            is_chunked: head.body == BodyFraming::Chunked,
+            is_chunked,
             is_head: head.method == Method::Head,
             is_idempotent: is_idempotent(head.method),
+            connection: trailers::connection_lines(head.lines(), head.names_fields && is_chunked),
+            accepts_trailers,
+            trailer: None,
             partial: Vec::new(),
             reply: Reply::Head,
             upgrade,
@@ -145,10 +156,10 @@ impl Http {
                 }
                 d.body_taken(n);
             }
-            Body::End => {
+            Body::End(trailers) => {
                 self.body = RequestBody::Whole;
                 if self.is_chunked {
-                    self.out.replace().extend_from_slice(b"0\r\n\r\n");
+                    put_last_chunk(self.out.replace(), trailers, &self.connection);
                 }
             }
             Body::Broken(status) => return Err(Failure::Request(status)),
@@ -223,7 +234,11 @@ impl Http {
             return Ok(None);
         };
         while !bytes.is_empty() && !reader.is_done() {
-            let (taken, data) = reader.read(bytes).map_err(Failure::Content)?;
+            let (taken, data) = match &mut self.trailer {
+                None => reader.read(bytes),
+                Some(trailer) => trailer.read(reader, bytes),
+            }
+            .map_err(Failure::Content)?;
             if !data.is_empty() {
                 d.push(data);
             }
@@ -232,7 +247,10 @@ impl Http {
         if !reader.is_done() {
             return Ok(None);
         }
-        d.end();
+        match &self.trailer {
+            None => d.end(b""),
+            Some(trailer) => trailer.end(d),
+        }
         // Bytes after a reply belong to no request: nothing on the connection can be trusted.
         Ok(Some(self.keeps && bytes.is_empty() && self.is_sent()))
     }
@@ -271,6 +289,11 @@ impl Http {
                 };
                 // HTTP/1.0 has no rules for connections that are kept, only a custom.
                 self.keeps = head.keep_alive && head.version == Version::Http11;
+                let is_chunked = head.body == ResponseBody::Framed(BodyFraming::Chunked);
+                if self.accepts_trailers && is_chunked {
+                    let lines = head.lines(bytes);
+                    self.trailer = Some(Box::new(TrailerReader::new(lines, head.names_fields)));
+                }
                 d.reply(head.status, length, fields);
                 self.reply = match head.body {
                     ResponseBody::Framed(framing) => Reply::Content(BodySkipper::new(framing)),
@@ -318,7 +341,7 @@ impl Http {
             Reply::Head => Err(Failure::Closed),
             Reply::Content(_) => Err(Failure::CutShort),
             Reply::UntilClose => {
-                d.end();
+                d.end(b"");
                 Ok(())
             }
         }
@@ -331,7 +354,12 @@ pub(crate) fn is_idempotent(method: Method) -> bool {
 }
 
 /// Writes the head of a request for an application.
-fn put_head(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>, upgrade: Upgrade) {
+fn put_head(
+    out: &mut Vec<u8>,
+    head: &Head<'_>,
+    origin: &Origin<'_>,
+    (upgrade, accepts_trailers): (Upgrade, bool),
+) {
     let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
     put(head.method_bytes);
     put(b" ");
@@ -350,10 +378,8 @@ fn put_head(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>, upgrade: Up
     put(head.host.unwrap_or(origin.authority.as_bytes()));
     put(b"\r\n");
     let named = Named::new(&head.lines(), head.names_fields);
-    let mut wants_trailers = false;
     let mut lines = head.lines();
     while let Some((name, value, line)) = lines.next_line() {
-        wants_trailers |= is_name(name, b"te") && value.starts_with(b"trailers");
         if is_passed_on(name, origin.is_trusted) && !named.contains(name) {
             put_field(out, (name, value, line));
         }
@@ -361,7 +387,7 @@ fn put_head(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>, upgrade: Up
     put_framing(out, head.body);
     if upgrade == Upgrade::Asked {
         upgrade::put_fields(out, head);
-    } else if wants_trailers {
+    } else if accepts_trailers {
         out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
     }
     if head.expectation == Expectation::Continue && !matches!(head.body, BodyFraming::None) {
@@ -440,6 +466,15 @@ fn put_address(out: &mut Vec<u8>, address: IpAddr) {
 fn put_chunk(out: &mut Vec<u8>, bytes: &[u8]) {
     http1::put_chunk_size(out, bytes.len());
     out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the end of a body in chunks, with those of its trailers that are for the application.
+fn put_last_chunk(out: &mut Vec<u8>, trailers: &[u8], connection: &[u8]) {
+    out.extend_from_slice(b"0\r\n");
+    if !trailers.is_empty() {
+        trailers::put(out, trailers, connection, |name| is_passed_on(name, false));
+    }
     out.extend_from_slice(b"\r\n");
 }
 

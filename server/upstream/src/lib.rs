@@ -29,6 +29,7 @@ mod outgoing;
 mod script;
 mod settings;
 mod tick;
+mod trailers;
 mod upgrade;
 
 pub use balance::{Balance, ClientKey, Tried};

@@ -1,6 +1,9 @@
 //! Bodies to skip: a table of chunked bodies, and a naive model under random cuts.
 
-use http1::{BodyError, BodyFraming, BodySkipper, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX};
+use http1::{
+    BodyError, BodyFraming, BodySkipper, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX,
+    TRAILER_FIELDS_MAX, trailer_lines,
+};
 use proptest::prelude::*;
 
 /// How many bytes a chunked body takes; `None` if it is longer than `input`.
@@ -141,6 +144,9 @@ fn limits() {
     let outcomes = trailers.map(|body| skip(BodyFraming::Chunked, &[body.as_bytes()]));
     let len = usize::from(TRAILER_BYTES_MAX) + 3;
     assert_eq!(outcomes, [Ok(Some(len)), Err(BodyError::TrailerTooLong)]);
+    let trailers = |fields: u8| format!("0\r\n{}\r\n", "X:\r\n".repeat(fields.into()));
+    accept(&trailers(TRAILER_FIELDS_MAX));
+    check(&trailers(TRAILER_FIELDS_MAX + 1), Err(BodyError::TooManyTrailers));
 }
 
 #[test]
@@ -236,20 +242,34 @@ proptest! {
     }
 }
 
-#[test]
-fn the_data_comes_out_whichever_way_it_is_cut() {
-    let coded = b"5;a=b\r\nhello\r\n1\r\n \r\n5\r\nworld\r\n0\r\nT: x\r\n\r\nnext";
-    for piece in 1..=coded.len() {
-        let mut body = BodySkipper::new(BodyFraming::Chunked);
-        let (mut data, mut position) = (Vec::new(), 0);
-        while !body.is_done() {
-            let end = coded.len().min(position + piece);
-            let (taken, run) = body.read(&coded[position..end]).unwrap();
-            data.extend_from_slice(run);
-            position += taken;
-        }
-        assert_eq!((&*data, &coded[position..]), (&b"hello world"[..], &b"next"[..]));
+/// The data, the trailer and what follows the body, read in pieces of this size.
+fn parts(coded: &[u8], piece: usize) -> (Vec<u8>, Vec<u8>, &[u8]) {
+    let mut body = BodySkipper::new(BodyFraming::Chunked);
+    let mut unaware = body.clone();
+    let (mut data, mut trailer, mut position) = (Vec::new(), Vec::new(), 0);
+    while !body.is_done() {
+        let end = coded.len().min(position + piece);
+        let (taken, run) = body.read_with_trailer(&coded[position..end], &mut trailer).unwrap();
+        assert_eq!(unaware.read(&coded[position..end]).unwrap(), (taken, run));
+        data.extend_from_slice(run);
+        position += taken;
     }
+    (data, trailer, &coded[position..])
+}
+
+#[test]
+fn data_and_trailer_come_out_whichever_way_they_are_cut() {
+    let coded = b"5;a=b\r\nhello\r\n1\r\n \r\n5\r\nworld\r\n0\r\nT: x \r\nu:\r\n\r\nnext";
+    for piece in 1..=coded.len() {
+        let (data, trailer, next) = parts(coded, piece);
+        assert_eq!(
+            (&*data, &*trailer, next),
+            (&b"hello world"[..], &b"T: x \r\nu:\r\n"[..], &b"next"[..])
+        );
+        let lines: Vec<_> = trailer_lines(&trailer).collect();
+        assert_eq!(lines, [(&b"T"[..], &b"x"[..]), (b"u", b"")]);
+    }
+    assert_eq!(parts(b"1\r\na\r\n0\r\n\r\n", 1), (b"a".to_vec(), Vec::new(), &b""[..]));
 }
 
 #[test]

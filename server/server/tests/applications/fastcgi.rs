@@ -196,7 +196,7 @@ fn failing(asked: &Asked) -> Vec<Does> {
         "error" => vec![Does::Send(record(7, b"PHP Fatal error")), Does::Send(end(0))],
         "full" => vec![Does::Send(end(2))],
         "stall" => vec![Does::Stall],
-        "moved" => reply("Location: /elsewhere", b""),
+        "moved" => reply("Location: http://h/elsewhere", b""),
         "teapot" => reply("Status: 418 Teapot", b""),
         _ => reply(HTML, b"ok"),
     }

@@ -13,11 +13,13 @@ mod go_and_node;
 mod harness;
 mod health;
 mod hostile_replies;
+mod local_redirects;
 mod php;
 mod real_servers;
 mod sendfile;
 mod smuggling;
 mod stages;
+mod trailers;
 #[path = "../it/under_test.rs"]
 mod under_test;
 mod upgrades;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use session::{Op, Phase};
 use upstream::Failure;
 
-use crate::chain::{AMPLE, Chain, NOW, Sizes, body, request, request_to};
+use crate::chain::{AMPLE, Chain, NOW, Sizes, TRAILER, body, request, request_to, with_trailer};
 
 #[test]
 fn requests_follow_each_other_on_one_connection() {
@@ -73,6 +73,41 @@ fn a_broken_body_is_the_clients_fault() {
     chain.send(b"POST /app/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokX\r\n");
     assert!(chain.text().starts_with("HTTP/1.1 400 "), "{}", chain.text());
     assert_eq!(chain.failures, [Failure::Request(400)]);
+}
+
+/// RFC 9110 §6.5: forwarded if the message is in chunks on both sides, and only then.
+#[test]
+fn trailers_have_their_place_after_chunks_and_nowhere_else() {
+    let chunked = with_trailer(&request(b"abc", Some(&[2])));
+    let mut chain = Chain::new(AMPLE);
+    chain.send(&chunked);
+    assert!(chain.text().ends_with(&format!("\r\n0\r\n{TRAILER}\r\n")), "{}", chain.text());
+    // The client does not say that it takes any.
+    let text = String::from_utf8(chunked).expect("it is text");
+    let mut chain = Chain::new(AMPLE);
+    chain.send(text.replace("Connection: TE\r\n", "").as_bytes());
+    assert_eq!(
+        (chain.responses(), chain.trailers()),
+        (vec![(200, b"abc".into())], vec![String::new()])
+    );
+}
+
+#[test]
+fn a_trailer_has_its_bounds() {
+    let status = |trailer: &str| {
+        let mut chain = Chain::new(AMPLE);
+        let request = String::from_utf8(request(b"", Some(&[1]))).expect("it is text");
+        let body = request.strip_suffix("\r\n").expect("it is in chunks");
+        chain.send(format!("{body}{trailer}\r\n").as_bytes());
+        chain.text()[9..12].to_owned()
+    };
+    let long = |bytes: u16| format!("X: {}\r\n", "a".repeat(usize::from(bytes) - 7));
+    let many = |fields: u8| "X:\r\n".repeat(fields.into());
+    assert_eq!(status(&long(http1::TRAILER_BYTES_MAX)), "200");
+    assert_eq!(status(&long(http1::TRAILER_BYTES_MAX + 1)), "431");
+    assert_eq!(status(&many(http1::TRAILER_FIELDS_MAX)), "200");
+    assert_eq!(status(&many(http1::TRAILER_FIELDS_MAX + 1)), "431");
+    assert_eq!(status("X : bad\r\n"), "400");
 }
 
 #[test]
@@ -184,7 +219,7 @@ proptest! {
     /// other has sent, and none waits for ever.
     #[test]
     fn bodies_pass_in_both_directions_in_pieces_of_any_size(
-        bodies in prop::collection::vec((0_usize..400, any::<bool>(), 0_usize..3), 1..4),
+        bodies in prop::collection::vec((0_usize..400, 0_usize..3, 0_usize..3), 1..4),
         chunks in prop::collection::vec(1_usize..30, 1..5),
         client in (1_usize..20, 1_usize..20),
         application in (1_usize..20, 1_usize..20),
@@ -192,13 +227,16 @@ proptest! {
     ) {
         let mut chain = Chain::new(Sizes { client, application, reply_bytes_max });
         let mut bytes = Vec::new();
-        for (len, is_chunked, protocol) in &bodies {
+        for (len, framing, protocol) in &bodies {
             let path = ["/app/x", "/script/x", "/program/x"][*protocol];
-            bytes.extend(request_to(path, &body(*len), is_chunked.then_some(&chunks[..])));
+            let request = request_to(path, &body(*len), (*framing > 0).then_some(&chunks[..]));
+            bytes.extend(if *framing == 2 { with_trailer(&request) } else { request });
         }
         chain.send(&bytes);
         let expected: Vec<_> = bodies.iter().map(|(len, ..)| (200, body(*len))).collect();
         prop_assert_eq!(chain.responses(), expected);
+        let trailers = bodies.iter().map(|of| if matches!(of, (_, 2, 0)) { TRAILER } else { "" });
+        prop_assert_eq!(chain.trailers(), trailers.collect::<Vec<_>>());
         prop_assert!(chain.failures.is_empty() && chain.closed.is_none());
         prop_assert_eq!(chain.connection.phase(), Phase::Idle);
     }

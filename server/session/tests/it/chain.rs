@@ -83,13 +83,15 @@ pub(crate) const AMPLE: Sizes = Sizes {
     reply_bytes_max: 64 * 1024,
 };
 
-/// An application that answers each request with its body, piece by piece as it comes.
+/// An application that answers each request with its body, piece by piece as it comes, and with its
+/// trailer.
 #[derive(Default)]
 pub(crate) struct Echo {
     received: Vec<u8>,
     /// What it has sent and nobody has received.
     pub(crate) sent: VecDeque<u8>,
     body: Option<BodySkipper>,
+    trailer: Vec<u8>,
     /// Whether the reply is sent in chunks, or with the length of the request's body.
     is_chunked: bool,
     pub(crate) requests: usize,
@@ -136,7 +138,8 @@ impl Echo {
             return self.step_record();
         }
         let Some(body) = &mut self.body else { return self.begin() };
-        let (taken, data) = body.read(&self.received).expect("what reaches it is well-formed");
+        let read = body.read_with_trailer(&self.received, &mut self.trailer);
+        let (taken, data) = read.expect("what reaches it is well-formed");
         if !data.is_empty() {
             if self.is_chunked {
                 self.sent.extend(format!("{:x}\r\n", data.len()).bytes());
@@ -149,7 +152,9 @@ impl Echo {
         self.received.drain(..taken);
         if body.is_done() {
             if self.is_chunked {
-                self.sent.extend(b"0\r\n\r\n");
+                self.sent.extend(b"0\r\n");
+                self.sent.extend(self.trailer.drain(..));
+                self.sent.extend(b"\r\n");
             }
             self.body = None;
             return true;
@@ -421,24 +426,36 @@ impl Chain {
     pub(crate) fn responses(&self) -> Vec<(u16, Vec<u8>)> {
         responses(&self.received)
     }
+
+    /// The lines of the trailers of all responses.
+    pub(crate) fn trailers(&self) -> Vec<String> {
+        let trailer = |(.., trailer): (_, _, Vec<u8>)| String::from_utf8(trailer).expect("text");
+        parts(&self.received).into_iter().map(trailer).collect()
+    }
 }
 
 /// The bodies of all responses, in their order, and their statuses.
-pub(crate) fn responses(mut rest: &[u8]) -> Vec<(u16, Vec<u8>)> {
+pub(crate) fn responses(bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    parts(bytes).into_iter().map(|(status, body, _)| (status, body)).collect()
+}
+
+/// The statuses, bodies and trailers of all responses.
+fn parts(mut rest: &[u8]) -> Vec<(u16, Vec<u8>, Vec<u8>)> {
     let mut all = Vec::new();
     while !rest.is_empty() {
         let head = http1::parse_response_head(rest, false).expect("a response").expect("whole");
         rest = &rest[head.len..];
         let http1::ResponseBody::Framed(framing) = head.body else { panic!("no framing") };
         let mut reader = BodySkipper::new(framing);
-        let mut body = Vec::new();
+        let (mut body, mut trailer) = (Vec::new(), Vec::new());
         while !reader.is_done() {
-            let (taken, data) = reader.read(rest).expect("well-formed");
+            let read = reader.read_with_trailer(rest, &mut trailer);
+            let (taken, data) = read.expect("well-formed");
             assert!(taken > 0, "a response ends in the middle");
             body.extend_from_slice(data);
             rest = &rest[taken..];
         }
-        all.push((head.status, body));
+        all.push((head.status, body, trailer));
     }
     all
 }
@@ -468,6 +485,18 @@ pub(crate) fn request_to(path: &str, body: &[u8], chunks: Option<&[usize]>) -> V
     }
     bytes.extend_from_slice(b"0\r\n\r\n");
     bytes
+}
+
+/// The trailer of [`with_trailer`], as far as it is passed on.
+pub(crate) const TRAILER: &str = "X-Sum: 1\r\nx-end: 2\r\n";
+
+/// A request in chunks with a trailer, of which some is for a head; and the client takes one.
+pub(crate) fn with_trailer(request: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8(request.to_vec()).expect("it is text");
+    let body = text.strip_suffix("0\r\n\r\n").expect("it is in chunks");
+    let te = "Host: h\r\nTE: trailers\r\nConnection: TE\r\n";
+    let trailer = "0\r\nX-Sum: 1\r\nHost: evil\r\nSet-Cookie: a=b\r\nx-end:2\r\n\r\n";
+    [body.replacen("Host: h\r\n", te, 1).as_str(), trailer].concat().into_bytes()
 }
 
 pub(crate) fn body(len: usize) -> Vec<u8> {

@@ -120,7 +120,7 @@ impl Cgi {
         let n = match d.body() {
             Body::Pending => return Ok(()),
             Body::Broken(status) => return Err(Failure::Request(status)),
-            Body::End => {
+            Body::End(_) => {
                 self.is_body_whole = true;
                 return Ok(());
             }

@@ -112,7 +112,7 @@ impl FastCgi {
                 put_record(self.out.replace(), Written::Stdin, &bytes[..n]);
                 n
             }
-            Body::End => {
+            Body::End(_) => {
                 self.is_body_whole = true;
                 put_record(self.out.replace(), Written::Stdin, b"");
                 0

@@ -17,12 +17,18 @@ pub(crate) struct Client {
     pub(crate) body: Vec<u8>,
     /// Whether that is all of it.
     pub(crate) is_whole: bool,
+    /// The lines of its trailer.
+    pub(crate) trailer: &'static [u8],
     /// Bytes of a body that are there at once, at most.
     pub(crate) piece_bytes_max: usize,
     pub(crate) broken: Option<u16>,
     /// Interim responses, and then the reply: status, length, and fields.
     pub(crate) heads: Vec<(u16, Length, String)>,
+    /// The target of a redirect in place of the reply's head.
+    pub(crate) redirect: Option<String>,
     pub(crate) content: Vec<u8>,
+    /// The lines of the reply's trailer.
+    pub(crate) trailers: String,
     pub(crate) room: usize,
     pub(crate) is_complete: bool,
     pub(crate) failure: Option<Failure>,
@@ -33,10 +39,13 @@ impl Default for Client {
         Self {
             body: Vec::new(),
             is_whole: true,
+            trailer: b"",
             piece_bytes_max: usize::MAX,
             broken: None,
             heads: Vec::new(),
+            redirect: None,
             content: Vec::new(),
+            trailers: String::new(),
             room: usize::MAX,
             is_complete: false,
             failure: None,
@@ -56,7 +65,7 @@ impl Downstream for Client {
         match (self.broken, self.body.is_empty(), self.is_whole) {
             (Some(status), ..) => Body::Broken(status),
             (_, false, _) => Body::Bytes(&self.body[..self.body.len().min(self.piece_bytes_max)]),
-            (_, true, true) => Body::End,
+            (_, true, true) => Body::End(self.trailer),
             (_, true, false) => Body::Pending,
         }
     }
@@ -74,6 +83,10 @@ impl Downstream for Client {
         self.heads.push((status, length, text(fields)));
     }
 
+    fn redirect(&mut self, target: &[u8]) {
+        self.redirect = Some(String::from_utf8(target.to_vec()).expect("it is text here"));
+    }
+
     fn room(&mut self) -> usize {
         self.room.saturating_sub(self.content.len())
     }
@@ -83,7 +96,8 @@ impl Downstream for Client {
         self.content.extend_from_slice(bytes);
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, trailers: &[u8]) {
+        self.trailers = String::from_utf8(trailers.to_vec()).expect("they are text here");
         assert!(!std::mem::replace(&mut self.is_complete, true), "it ends once");
     }
 

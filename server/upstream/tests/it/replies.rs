@@ -1,7 +1,8 @@
 //! What a reply becomes.
 
+use http1::BodyError;
 use proptest::prelude::*;
-use upstream::Length;
+use upstream::{Failure, Length};
 
 use crate::memory::Pair;
 
@@ -55,6 +56,46 @@ fn the_end_of_a_reply_is_found_by_its_framing() {
     check(GET, custom, &ok(Length::Known(5), "hello", false));
     let closing = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     check(GET, closing, &ok(Length::Known(0), "", false));
+}
+
+const TAKES_TRAILERS: &str = "GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: TE\r\n\r\n";
+
+/// RFC 9110 §6.5.1: a client gets trailers only if it says that it takes them, and none that are
+/// for a head.
+#[test]
+fn trailers_reach_a_client_that_takes_them() {
+    let reply = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: x-hop\r\n\r\n\
+                 5\r\nhello\r\n0\r\nX-Sum:1\r\nSet-Cookie: a=b\r\nX-Hop: 2\r\nX_End: 3\r\n\r\n";
+    for (request, expected) in [(TAKES_TRAILERS, "X-Sum: 1\r\nX_End: 3\r\n"), (GET, "")] {
+        for size in [1, 2, 7, reply.len()] {
+            let pair = replied(request, reply, size, false);
+            assert_eq!(pair.client.content, b"hello");
+            assert_eq!((&*pair.client.trailers, pair.over), (expected, Some(true)), "{size}");
+            assert_eq!(pair.client.heads[0].2, "", "no trailer becomes a field of the head");
+        }
+    }
+    let without = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
+    assert_eq!(replied(TAKES_TRAILERS, without, 1, false).client.trailers, "");
+    let known = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    assert_eq!(replied(TAKES_TRAILERS, known, 1, false).client.trailers, "");
+}
+
+#[test]
+fn a_trailer_has_its_bounds() {
+    let of = |trailer: &str| {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let pair = replied(TAKES_TRAILERS, &format!("{head}0\r\n{trailer}\r\n"), 1000, false);
+        (pair.client.trailers.len(), pair.client.failure)
+    };
+    let bytes = usize::from(http1::TRAILER_BYTES_MAX);
+    // Two bytes are the blank line's.
+    let long = |bytes: usize| format!("X: {}\r\n", "a".repeat(bytes - 7));
+    assert_eq!(of(&long(bytes)), (bytes - 2, None));
+    assert_eq!(of(&long(bytes + 1)), (0, Some(Failure::Content(BodyError::TrailerTooLong))));
+    let fields = usize::from(http1::TRAILER_FIELDS_MAX);
+    assert_eq!(of(&"X: \r\n".repeat(fields)), (fields * 5, None));
+    let too_many = of(&"X: \r\n".repeat(fields + 1));
+    assert_eq!(too_many, (0, Some(Failure::Content(BodyError::TooManyTrailers))));
 }
 
 /// h2o 276: a wait for a body that never comes.
@@ -139,6 +180,7 @@ proptest! {
         chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..6),
         cuts in prop::collection::vec(1_usize..60, 1..40),
         is_chunked: bool,
+        trailer in "(X-[a-z]{1,4}: [!-~]{0,9}\r\n){0,3}",
     ) {
         let content = chunks.concat();
         let mut reply = b"HTTP/1.1 200 OK\r\nX: y\r\n".to_vec();
@@ -149,12 +191,12 @@ proptest! {
                 reply.extend_from_slice(chunk);
                 reply.extend_from_slice(b"\r\n");
             }
-            reply.extend_from_slice(b"0\r\n\r\n");
+            reply.extend_from_slice(format!("0\r\n{trailer}\r\n").as_bytes());
         } else {
             reply.extend_from_slice(format!("Content-Length: {}\r\n\r\n", content.len()).as_bytes());
             reply.extend_from_slice(&content);
         }
-        let mut pair = Pair::new(GET);
+        let mut pair = Pair::new(TAKES_TRAILERS);
         pair.drive();
         let mut rest = reply.as_slice();
         for cut in cuts.iter().cycle() {
@@ -168,5 +210,6 @@ proptest! {
         prop_assert_eq!(&pair.client.content, &content);
         prop_assert_eq!(pair.over, Some(true));
         prop_assert_eq!(&pair.client.heads[0].2, "X: y");
+        prop_assert_eq!(&pair.client.trailers, if is_chunked { &trailer } else { "" });
     }
 }

@@ -113,8 +113,47 @@ fn a_request_without_a_body_has_no_framing() {
     assert_eq!(lines[2..], ["Content-Length: 0"]);
 }
 
+/// RFC 9110 §10.1.4: `TE` is for one hop, and says so.
 #[test]
-fn trailers_are_welcome_where_they_were_asked_for() {
-    let lines = head("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers, gzip\r\n\r\n");
-    assert_eq!(lines[2..], ["TE: trailers", "Connection: TE"]);
+fn trailers_are_asked_for_where_the_client_takes_them() {
+    let asks = |request: &str| {
+        let lines = head(request);
+        let asks = lines.ends_with(&["TE: trailers".into(), "Connection: TE".into()]);
+        assert!(asks || !lines.iter().any(|line| line.starts_with("TE")), "{lines:?}");
+        asks
+    };
+    assert!(asks("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: TE\r\n\r\n"));
+    assert!(asks(
+        "GET / HTTP/1.1\r\nHost: a\r\nTE: gzip;q=1, Trailers\r\nConnection: x, te\r\n\r\n"
+    ));
+    for other in [
+        "GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nTE: gzip\r\nConnection: TE\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nTE: trailersx\r\nConnection: TE\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: TE\r\n\r\n",
+        "GET / HTTP/1.0\r\nHost: a\r\nTE: trailers\r\nConnection: TE\r\n\r\n",
+    ] {
+        assert!(!asks(other), "{other}");
+    }
+}
+
+#[test]
+fn trailers_follow_a_body_in_chunks() {
+    let sent = |framing: &str, trailer: &'static [u8]| {
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n");
+        let mut pair = Pair::new(&head);
+        pair.client.body = b"hello".to_vec();
+        pair.client.trailer = trailer;
+        pair.drive();
+        pair.sent_text().split_once("\r\n\r\n").expect("a head").1.to_owned()
+    };
+    let chunked = "Transfer-Encoding: chunked";
+    assert_eq!(sent(chunked, b"X-Sum:1\r\n"), "5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n");
+    assert_eq!(sent("Content-Length: 5", b"X-Sum: 1\r\n"), "hello");
+    // What may not stand there, what a recipient would take for other fields, and what is for this
+    // hop.
+    let others = b"Content-Length: 9\r\nHost: b\r\nX_Sum: 1\r\nProxy: p\r\nX-Real-IP: 1.2.3.4\r\n\
+                   X-Hop: 1\r\n";
+    let named = "Connection: x-hop\r\nTransfer-Encoding: chunked";
+    assert_eq!(sent(named, others), "5\r\nhello\r\n0\r\n\r\n");
 }
