@@ -135,6 +135,12 @@ impl<'b> Lines<'b> {
         Self { rest, places: &[] }
     }
 
+    /// The bytes of the lines that are left.
+    #[inline]
+    pub fn rest(&self) -> &'b [u8] {
+        self.rest
+    }
+
     /// The name and the value of the next field, and its line with the line's end, which may be a
     /// line feed alone.
     #[inline]
@@ -278,8 +284,11 @@ mod tests {
         }
     }
 
+    /// A name and a value.
+    type Field<'b> = (&'b [u8], &'b [u8]);
+
     /// The fields up to the blank line, as [`read_line`] reads them.
-    fn fields(bytes: &[u8]) -> Result<Vec<(&[u8], &[u8])>, &'static str> {
+    fn fields(bytes: &[u8]) -> Result<Vec<Field<'_>>, &'static str> {
         let (mut at, mut fields) = (0, Vec::new());
         loop {
             match read_line(bytes, at) {
@@ -296,7 +305,7 @@ mod tests {
     }
 
     /// The fields up to the blank line, as another parser reads them.
-    fn fields_of_another(bytes: &[u8]) -> Result<Vec<(&[u8], &[u8])>, &'static str> {
+    fn fields_of_another(bytes: &[u8]) -> Result<Vec<Field<'_>>, &'static str> {
         let mut fields = [httparse::EMPTY_HEADER; 12];
         match httparse::parse_headers(bytes, &mut fields) {
             Ok(httparse::Status::Complete((_, fields))) => {

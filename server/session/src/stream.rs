@@ -288,7 +288,7 @@ impl StreamRef<'_> {
             }
             match length {
                 Length::Known(length) | Length::None(Some(length)) => {
-                    head.field_number("Content-Length", length);
+                    head.content_length(length);
                 }
                 Length::Unknown if is_chunked => head.field("Transfer-Encoding", b"chunked"),
                 Length::Unknown | Length::None(None) => {}

@@ -24,13 +24,32 @@ impl<'b> ReplyFields<'b> {
         Self { is_of_script: true, ..Self::new(lines, names_fields) }
     }
 
-    /// Writes the fields, each in a line. Returns whether `Date` is among them.
+    /// Writes the fields, each in a line. Returns whether `Date` is among them. Lines that follow
+    /// each other and are written as they came are copied together.
+    #[inline]
     pub fn write(mut self, out: &mut Vec<u8>) -> bool {
+        let all = self.lines.rest();
+        let place = |lines: &Lines<'_>| all.len() - lines.rest().len();
+        let (mut from, mut to) = (0, 0);
         let mut has_date = false;
-        while let Some((name, value, line)) = self.next_line() {
+        loop {
+            let at = place(&self.lines);
+            let Some((name, value, line)) = self.lines.next_line() else { break };
+            if !self.is_passed_on(name) {
+                continue;
+            }
             has_date |= is_name(name, b"date");
-            put_field(out, (name, value, line));
+            if to != at || !is_usual(name, value, line) {
+                out.extend_from_slice(&all[from..to]);
+                (from, to) = (at, at);
+            }
+            if is_usual(name, value, line) {
+                to = place(&self.lines);
+            } else {
+                put_unusual(out, name, value);
+            }
         }
+        out.extend_from_slice(&all[from..to]);
         has_date
     }
 
@@ -40,33 +59,35 @@ impl<'b> ReplyFields<'b> {
     }
 
     #[inline]
-    fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
-        loop {
-            let found = self.lines.next_line()?;
-            if self.is_of_script && found.0.eq_ignore_ascii_case(b"status") {
-                continue;
-            }
-            if !is_for_one_hop(found.0) && !self.named.contains(found.0) {
-                return Some(found);
-            }
-        }
+    fn is_passed_on(&self, name: &[u8]) -> bool {
+        let is_status = self.is_of_script && name.eq_ignore_ascii_case(b"status");
+        !is_status && !is_for_one_hop(name) && !self.named.contains(name)
     }
 }
 
+/// Whether a line is written as others are: name, colon, a space, value, and the usual end.
+#[inline]
+fn is_usual(name: &[u8], value: &[u8], line: &[u8]) -> bool {
+    line.len() == name.len() + value.len() + 4
+        && line.get(name.len() + 1) == Some(&b' ')
+        && line.ends_with(b"\r\n")
+}
+
 /// Writes a field in a line: name, value, and the line that they came in, which is copied at once
-/// if it is written as others are.
+/// if it is usual.
 #[inline]
 pub(crate) fn put_field(out: &mut Vec<u8>, (name, value, line): (&[u8], &[u8], &[u8])) {
-    let is_usual = line.len() == name.len() + value.len() + 4
-        && line.get(name.len() + 1) == Some(&b' ')
-        && line.ends_with(b"\r\n");
-    if is_usual {
-        return out.extend_from_slice(line);
+    match is_usual(name, value, line) {
+        true => out.extend_from_slice(line),
+        false => put_unusual(out, name, value),
     }
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
+}
+
+#[inline(never)]
+fn put_unusual(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
 }
 
 impl<'b> Iterator for ReplyFields<'b> {
@@ -74,7 +95,12 @@ impl<'b> Iterator for ReplyFields<'b> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_line().map(|(name, value, _)| (name, value))
+        loop {
+            let (name, value) = self.lines.next()?;
+            if self.is_passed_on(name) {
+                return Some((name, value));
+            }
+        }
     }
 }
 
@@ -91,10 +117,16 @@ impl<'b> Named<'b> {
         Self { lines: names_fields.then(|| lines.clone()) }
     }
 
+    #[inline]
     pub(crate) fn contains(&self, name: &[u8]) -> bool {
-        let Some(lines) = &self.lines else { return false };
-        !is_protected(name) && options(lines.clone()).any(|named| named.eq_ignore_ascii_case(name))
+        self.lines.as_ref().is_some_and(|lines| is_named(lines, name))
     }
+}
+
+#[cold]
+#[inline(never)]
+fn is_named(lines: &Lines<'_>, name: &[u8]) -> bool {
+    !is_protected(name) && options(lines.clone()).any(|named| named.eq_ignore_ascii_case(name))
 }
 
 /// The values of all `Upgrade` fields.
