@@ -129,17 +129,8 @@ impl Http {
         is_unheard && self.out.rewind(self.is_idempotent)
     }
 
-    /// Prepares more to send, if everything is sent that was prepared.
-    #[inline]
+    /// Prepares more to send. Only while the body is awaited.
     pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Result<(), Failure> {
-        if !self.out.is_sent() || matches!(self.body, RequestBody::Whole) {
-            return Ok(());
-        }
-        self.refill_body(d, now)
-    }
-
-    #[inline(never)]
-    fn refill_body<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Result<(), Failure> {
         if let RequestBody::ToBeAskedFor(until) = &mut self.body {
             until.get_or_insert(now.plus_ms(ASK_MS));
             return Ok(());
@@ -180,6 +171,7 @@ impl Http {
     }
 
     /// Whether nothing is left to send for now, and more is to come from the client.
+    #[inline]
     pub(crate) fn awaits_body(&self) -> bool {
         !matches!(self.body, RequestBody::Whole) && self.out.is_sent()
     }

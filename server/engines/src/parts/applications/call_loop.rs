@@ -441,9 +441,11 @@ pub(crate) trait CallLoop: Offload {
     #[inline(never)]
     fn expire_calls(&mut self) -> Option<Tick> {
         let now = self.now();
-        if self.table().next_check().is_some_and(|moment| moment <= now) {
-            self.expire_calls_at(now);
+        match self.table().next_check() {
+            Some(moment) if moment <= now => {}
+            next => return next,
         }
+        self.expire_calls_at(now);
         self.table().next_check()
     }
 
