@@ -90,40 +90,31 @@ pub(crate) fn find(wanted: u8, bytes: &[u8]) -> Option<usize> {
     found.map(|at| near * 8 + at)
 }
 
-/// The place of the first byte from `at` on that belongs to no token.
+/// The place of the first byte from `at` on that belongs to no token. Names are so short that it
+/// would not pay to look at several bytes at once.
 #[inline(always)]
 pub(crate) fn find_no_token(bytes: &[u8], at: usize) -> Option<usize> {
-    find_other(bytes, at, no_letters, is_token)
+    Some(at + bytes.get(at..)?.iter().position(|byte| !is_token(*byte))?)
 }
 
-/// The place of the first byte from `at` on that belongs to no field value.
+/// The place of the first byte from `at` on that belongs to no field value. Eight bytes are looked
+/// at at once. Most are plain ASCII, and what is not is looked at again.
 #[inline(always)]
 pub(crate) fn find_no_field_value(bytes: &[u8], at: usize) -> Option<usize> {
-    find_other(bytes, at, controls, is_field_value)
-}
-
-/// The place of the first byte from `at` on that does not belong to a class. Eight bytes are looked
-/// at at once: `suspects` sets the highest bit of the first that is unusual, and nothing before it.
-/// Most bytes are usual, and one that is not may belong to the class all the same.
-#[inline(always)]
-fn find_other(
-    bytes: &[u8],
-    at: usize,
-    suspects: impl Fn(u64) -> u64,
-    belongs: impl Fn(u8) -> bool,
-) -> Option<usize> {
     let mut rest = bytes.get(at..)?;
     loop {
         while let Some((word, after)) = rest.split_first_chunk() {
-            let found = suspects(u64::from_le_bytes(*word));
-            if found != 0 {
-                rest = &rest[(found.trailing_zeros() / 8) as usize..];
+            let word = u64::from_le_bytes(*word);
+            // The highest bit of the first byte that is not plain is set, and of none before it.
+            let not_plain = (word.wrapping_sub(all(b' ')) | word.wrapping_add(ONES)) & HIGH;
+            if not_plain != 0 {
+                rest = &rest[(not_plain.trailing_zeros() / 8) as usize..];
                 break;
             }
             rest = after;
         }
         let (byte, after) = rest.split_first()?;
-        if !belongs(*byte) {
+        if !is_field_value(*byte) {
             return Some(bytes.len() - rest.len());
         }
         rest = after;
@@ -136,26 +127,6 @@ const HIGH: u64 = all(0x80);
 /// A word of which each byte is `byte`.
 const fn all(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
-}
-
-/// Marks bytes that are no letter and no hyphen. No sum of two bytes carries into the next.
-#[inline(always)]
-fn no_letters(word: u64) -> u64 {
-    let low = word & !HIGH;
-    let lower = low | all(0x20);
-    let is_from_a_on = lower + all(0x80 - b'a');
-    let is_beyond_z = lower + all(0x7f - b'z');
-    let is_hyphen = HIGH - (low ^ all(b'-'));
-    (!((is_from_a_on & !is_beyond_z) | is_hyphen) | word) & HIGH
-}
-
-/// Marks the first control byte, and perhaps bytes after it.
-#[inline(always)]
-fn controls(word: u64) -> u64 {
-    let delete = word ^ all(0x7f);
-    let is_below_space = word.wrapping_sub(all(b' ')) & !word;
-    let is_delete = delete.wrapping_sub(ONES) & !delete;
-    (is_below_space | is_delete) & HIGH
 }
 
 /// The non-empty elements of a comma-separated list (RFC 9110, section 5.6.1.2).

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::{
     BodyFraming, Lines, Version,
-    bytes::{find, is_field_value, is_name},
+    bytes::{find, find_no_field_value, is_name},
     lines::{Line, Options, Places, read_line},
 };
 
@@ -131,15 +131,21 @@ fn status_line(bytes: &[u8]) -> Result<Option<(Version, u16, usize)>, ResponseEr
         }
         _ => None,
     };
-    let Some(end) = find(b'\n', bytes) else { return Ok(None) };
+    let Some(end) = find_no_field_value(bytes, 0) else { return Ok(None) };
+    let fields_at = match (bytes[end], bytes.get(end + 1)) {
+        (b'\r', Some(b'\n')) => end + 2,
+        (b'\n', _) => end + 1,
+        // Whatever is wrong with the line, it is so when the line is complete.
+        _ if find(b'\n', bytes).is_none() => return Ok(None),
+        _ => return Err(ResponseError::Syntax),
+    };
     let version = version.ok_or(ResponseError::Syntax)?;
-    let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
-    match line.get(NAME.len() + 1..) {
-        Some([b' ', h @ b'1'..=b'9', t @ b'0'..=b'9', o @ b'0'..=b'9', rest @ ..])
-            if matches!(rest, [] | [b' ', ..]) && rest.iter().all(|&it| is_field_value(it)) =>
+    match bytes[NAME.len() + 1..end] {
+        [b' ', h @ b'1'..=b'9', t @ b'0'..=b'9', o @ b'0'..=b'9', ref rest @ ..]
+            if matches!(rest, [] | [b' ', ..]) =>
         {
             let [h, t, o] = [h, t, o].map(|digit| u16::from(digit - b'0'));
-            Ok(Some((version, h * 100 + t * 10 + o, end + 1)))
+            Ok(Some((version, h * 100 + t * 10 + o, fields_at)))
         }
         _ => Err(ResponseError::Syntax),
     }
@@ -158,8 +164,9 @@ impl ResponseHead {
     fn read_fields(&mut self, bytes: &[u8]) -> Result<Option<Framing>, ResponseError> {
         // What a field means counts only if the lines of all fields are sound.
         let (mut framing, mut outcome) = (Framing::default(), Ok(()));
+        let mut at = self.fields_at;
         loop {
-            match read_line(bytes, self.blank_at) {
+            match read_line(bytes, at) {
                 Ok(Line::Partial) => return Ok(None),
                 Ok(Line::Field(_)) if self.places.count() == FIELDS_MAX => {
                     return Err(ResponseError::TooManyFields);
@@ -169,10 +176,10 @@ impl ResponseHead {
                     if outcome.is_ok() {
                         outcome = framing.take(line.name(bytes), line.value(bytes));
                     }
-                    self.blank_at = line.end;
+                    at = line.end;
                 }
                 Ok(Line::Blank(len)) => {
-                    self.len = self.blank_at + len;
+                    (self.blank_at, self.len) = (at, at + len);
                     return outcome.map(|()| Some(framing));
                 }
                 Err(_) if has_fold(bytes) => return Err(ResponseError::Folded),
