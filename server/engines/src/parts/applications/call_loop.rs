@@ -60,6 +60,11 @@ pub(crate) trait CallLoop: Offload {
     /// Closes a connection to an application.
     fn close_line(&mut self, line: Self::Line);
 
+    /// Goes on with a client after an event of its application: at once, or in its turn.
+    fn resume(&mut self, client: u64) {
+        self.queue_client(client);
+    }
+
     fn table(&mut self) -> &mut Table<Self::Line> {
         self.call_parts().0
     }
@@ -300,13 +305,12 @@ pub(crate) trait CallLoop: Offload {
         self.moved(key, joint);
     }
 
-    /// Has a call wait or end after bytes were moved at its application's end. Its client goes on
-    /// in its turn.
+    /// Has a call wait or end after bytes were moved at its application's end. Its client goes on.
     fn moved(&mut self, key: u64, joint: Option<Joint>) {
         let Some(Upstream { out: Some(out), .. }) = self.table().slots.get(key) else { return };
         let client = out.client;
         self.joined(key, joint);
-        self.queue_client(client);
+        self.resume(client);
     }
 
     /// A connection could not be made: another server is tried.
