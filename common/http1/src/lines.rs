@@ -145,25 +145,24 @@ impl<'b> Lines<'b> {
     /// line feed alone.
     #[inline]
     pub fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let mut place = LinePlace::default();
-        if let Some((known, others)) = self.places.split_first() {
-            (place, self.places) = (*known, others);
-        }
-        let place = if place.len > 0 { place.line() } else { self.search_line()? };
-        let (line, rest) = self.rest.split_at_checked(place.end)?;
-        self.rest = rest;
-        Some((line.get(..place.name_end)?, line.get(place.value_start..place.value_end)?, line))
+        let (place, others) = match self.places {
+            [place, others @ ..] if place.len > 0 => (*place, others),
+            _ => return self.search_line(),
+        };
+        let (line, rest) = self.rest.split_at_checked(place.len.into())?;
+        (self.rest, self.places) = (rest, others);
+        let value = line.get(place.value_start.into()..place.value_end.into())?;
+        Some((line.get(..place.name_len.into())?, value, line))
     }
 
+    /// Reads the next line again, whose place is not known.
     #[inline(never)]
-    fn search_line(&self) -> Option<FieldLine> {
-        match read_line(self.rest, 0) {
-            Ok(Line::Field(line)) => Some(line),
-            _ => None,
-        }
+    fn search_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
+        let bytes = self.rest;
+        let Ok(Line::Field(line)) = read_line(bytes, 0) else { return None };
+        self.rest = &bytes[line.end..];
+        self.places = self.places.get(1..).unwrap_or_default();
+        Some((line.name(bytes), line.value(bytes), &bytes[..line.end]))
     }
 }
 
@@ -208,17 +207,6 @@ impl LinePlace {
             name_len: (line.name_end - line.start) as u16,
             value_start: (line.value_start - line.start) as u16,
             value_end: (line.value_end - line.start) as u16,
-        }
-    }
-
-    #[inline]
-    fn line(self) -> FieldLine {
-        FieldLine {
-            start: 0,
-            name_end: self.name_len.into(),
-            value_start: self.value_start.into(),
-            value_end: self.value_end.into(),
-            end: self.len.into(),
         }
     }
 }
