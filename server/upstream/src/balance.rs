@@ -46,6 +46,9 @@ impl Balance {
     /// Chooses a server that `is_wanted`. Servers that have failed are left out for a while, unless
     /// all have.
     pub fn choose(&mut self, now: Tick, is_wanted: impl Fn(usize) -> bool) -> Option<usize> {
+        if let [_] = self.servers[..] {
+            return is_wanted(0).then_some(0);
+        }
         let in_turn = |server: &Server| !server.is_left_out(now);
         let any = (0..self.servers.len()).any(|i| is_wanted(i) && in_turn(&self.servers[i]));
         let mut total = 0;

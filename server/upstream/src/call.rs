@@ -144,7 +144,7 @@ impl Call {
     }
 
     /// Returns the next operation.
-    #[inline]
+    #[inline(always)] // a driver asks once, and four times for a request
     pub fn next<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Next<'_> {
         match self.state {
             State::Unconnected => return Next::Connect,

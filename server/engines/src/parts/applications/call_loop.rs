@@ -146,7 +146,8 @@ pub(crate) trait CallLoop: Offload {
         let Some(upstream) = self.table().slots.get(key) else { return self.connect(out, server) };
         out.call.connected(true, now);
         upstream.out = Some(out);
-        self.join(key);
+        let joint = self.move_bytes(key);
+        self.joined(key, joint);
         true
     }
 
