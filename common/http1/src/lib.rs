@@ -36,6 +36,6 @@ pub use error::{BodyError, HeadError};
 pub use fields::{FieldName, Values};
 pub use head::{BodyFraming, Expectation, Head, Parsed, begins_head_request, parse_head};
 pub use limits::{FIELDS_MAX, HeadLimits};
-pub use lines::Lines;
+pub use lines::{Lines, is_for_one_hop};
 pub use request_line::{Method, Target, Version};
 pub use response::{ResponseBody, ResponseError, ResponseHead, parse_response_head};

@@ -42,6 +42,15 @@ impl FieldLine {
         &bytes[self.start..self.name_end]
     }
 
+    /// Whether the line is written as others are: name, colon, a space, value, and the usual end.
+    #[inline]
+    fn is_usual(&self, bytes: &[u8]) -> bool {
+        self.value_start == self.name_end + 2
+            && self.end == self.value_end + 2
+            && bytes[self.name_end + 1] == b' '
+            && bytes[self.value_end] == b'\r'
+    }
+
     /// The value, in the bytes that the line was read from.
     #[inline]
     pub(crate) fn value<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
@@ -120,48 +129,43 @@ impl Options {
     }
 }
 
+/// Whether a field is for one hop by its definition, and not for the next recipient (RFC 9110,
+/// section 7.6.1); framing included, which each recipient makes anew.
+#[inline]
+pub fn is_for_one_hop(name: &[u8]) -> bool {
+    let is = |other: &[u8]| is_name(name, other);
+    match name.len() {
+        2 => is(b"te"),
+        7 => is(b"trailer") || is(b"upgrade"),
+        10 => is(b"connection") || is(b"keep-alive"),
+        14 => is(b"content-length"),
+        16 => is(b"proxy-connection"),
+        17 => is(b"transfer-encoding"),
+        18 => is(b"proxy-authenticate"),
+        19 => is(b"proxy-authorization"),
+        _ => false,
+    }
+}
+
 /// The names and values of the fields of a head that was parsed, in the order of its lines and as
 /// they were sent, but for white space around the values.
 #[derive(Debug, Clone)]
 pub struct Lines<'b> {
     rest: &'b [u8],
-    /// The places of the first lines, as far as they are known.
-    places: &'b [LinePlace],
 }
 
 impl<'b> Lines<'b> {
     /// Lines that were read before, without the blank one.
     pub(crate) fn new(rest: &'b [u8]) -> Self {
-        Self { rest, places: &[] }
-    }
-
-    /// The bytes of the lines that are left.
-    #[inline]
-    pub fn rest(&self) -> &'b [u8] {
-        self.rest
+        Self { rest }
     }
 
     /// The name and the value of the next field, and its line with the line's end, which may be a
     /// line feed alone.
-    #[inline]
     pub fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
-        let (place, others) = match self.places {
-            [place, others @ ..] if place.len > 0 => (*place, others),
-            _ => return self.search_line(),
-        };
-        let (line, rest) = self.rest.split_at_checked(place.len.into())?;
-        (self.rest, self.places) = (rest, others);
-        let value = line.get(place.value_start.into()..place.value_end.into())?;
-        Some((line.get(..place.name_len.into())?, value, line))
-    }
-
-    /// Reads the next line again, whose place is not known.
-    #[inline(never)]
-    fn search_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
         let bytes = self.rest;
         let Ok(Line::Field(line)) = read_line(bytes, 0) else { return None };
         self.rest = &bytes[line.end..];
-        self.places = self.places.get(1..).unwrap_or_default();
         Some((line.name(bytes), line.value(bytes), &bytes[..line.end]))
     }
 }
@@ -175,61 +179,56 @@ impl<'b> Iterator for Lines<'b> {
     }
 }
 
-/// The parts of a line, counted from its beginning; of a length of 0 if the line is too long.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct LinePlace {
-    name_len: u16,
-    value_start: u16,
-    value_end: u16,
-    /// The length of the line with its end.
-    len: u16,
-}
+/// The most runs that are remembered. Few heads have more.
+const RUNS: usize = 4;
 
-/// How many lines are remembered. Most heads have fewer fields.
-const PLACES: usize = 16;
-
-/// Where the first lines of a head are, which was parsed: so that who goes through them need not
-/// search.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Places {
-    /// The number of lines, of which there may be more than places.
+/// Lines of a head that may be passed on as they are, in runs of those that follow each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Runs {
+    runs: [(u32, u32); RUNS],
     count: usize,
-    places: [LinePlace; PLACES],
+    /// The last run, which may go on.
+    last: (usize, usize),
+    /// Whether no other line is to be passed on.
+    is_all: bool,
 }
 
-impl LinePlace {
+impl Runs {
+    pub(crate) fn new() -> Self {
+        Self { runs: [(0, 0); RUNS], count: 0, last: (0, 0), is_all: true }
+    }
+
+    /// Adds a line that is to be passed on, after those before it.
     #[inline]
-    fn of(line: &FieldLine) -> Self {
-        let Ok(len) = u16::try_from(line.end - line.start) else { return Self::default() };
-        Self {
-            len,
-            // Parts of a line are shorter than it.
-            name_len: (line.name_end - line.start) as u16,
-            value_start: (line.value_start - line.start) as u16,
-            value_end: (line.value_end - line.start) as u16,
+    pub(crate) fn add(&mut self, line: &FieldLine, bytes: &[u8]) {
+        self.is_all &= line.is_usual(bytes);
+        if self.last.1 != line.start {
+            self.end();
+            self.last.0 = line.start;
+        }
+        self.last.1 = line.end;
+    }
+
+    /// Ends the last run.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        let (start, end) = self.last;
+        if start == end {
+            return;
+        }
+        match self.runs.get_mut(self.count) {
+            Some(run) => {
+                *run = (start as u32, end as u32); // a head is far shorter than 4 GiB
+                self.count += 1;
+            }
+            None => self.is_all = false,
         }
     }
-}
 
-impl Places {
-    /// Remembers where the next line is, if it is among the first.
-    #[inline]
-    pub(crate) fn remember(&mut self, line: &FieldLine) {
-        if let Some(place) = self.places.get_mut(self.count) {
-            *place = LinePlace::of(line);
-        }
-        self.count += 1;
-    }
-
-    /// The number of lines.
-    #[inline]
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// The lines, which are those that the places were made of, without the blank one.
-    pub(crate) fn lines<'b>(&'b self, lines: &'b [u8]) -> Lines<'b> {
-        Lines { rest: lines, places: &self.places[..self.count.min(PLACES)] }
+    /// The lines of all runs; none if there are others.
+    pub(crate) fn lines<'b>(&self, bytes: &'b [u8]) -> Option<impl Iterator<Item = &'b [u8]>> {
+        let run = |(start, end): &(u32, u32)| bytes.get(*start as usize..*end as usize);
+        self.is_all.then(|| self.runs[..self.count].iter().filter_map(run))
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::{
     BodyFraming, Lines, Version,
     bytes::{find, find_no_field_value, is_name},
-    lines::{Line, Options, Places, read_line},
+    lines::{Line, Options, Runs, is_for_one_hop, read_line},
 };
 
 /// The largest number of fields: no server sends so many.
@@ -35,14 +35,24 @@ pub struct ResponseHead {
     fields_at: usize,
     /// Where they end and the blank line begins.
     blank_at: usize,
-    /// Where the first of them are.
-    places: Places,
+    /// Whether there is a `Date`.
+    pub has_date: bool,
+    /// Those that may be passed on.
+    passed_on: Runs,
 }
 
 impl ResponseHead {
     /// All fields, in the bytes that the head was read from.
     pub fn lines<'b>(&'b self, bytes: &'b [u8]) -> Lines<'b> {
-        self.places.lines(bytes.get(self.fields_at..self.blank_at).unwrap_or_default())
+        Lines::new(bytes.get(self.fields_at..self.blank_at).unwrap_or_default())
+    }
+
+    /// The lines of all fields that are for the next recipient, in the bytes that the head was read
+    /// from, several at once; none if some of them are not written as others are. Those that
+    /// `Connection` names are among them.
+    #[inline]
+    pub fn passed_on<'b>(&self, bytes: &'b [u8]) -> Option<impl Iterator<Item = &'b [u8]>> {
+        self.passed_on.lines(bytes)
     }
 }
 
@@ -107,7 +117,8 @@ pub fn parse_response_head(
         content_length: None,
         fields_at,
         blank_at: fields_at,
-        places: Places::default(),
+        has_date: false,
+        passed_on: Runs::new(),
     };
     let Some(framing) = head.read_fields(bytes)? else { return Ok(None) };
     let Options { close, keep_alive, names_fields } = framing.options;
@@ -164,21 +175,26 @@ impl ResponseHead {
     fn read_fields(&mut self, bytes: &[u8]) -> Result<Option<Framing>, ResponseError> {
         // What a field means counts only if the lines of all fields are sound.
         let (mut framing, mut outcome) = (Framing::default(), Ok(()));
-        let mut at = self.fields_at;
+        let (mut at, mut count) = (self.fields_at, 0);
         loop {
             match read_line(bytes, at) {
                 Ok(Line::Partial) => return Ok(None),
-                Ok(Line::Field(_)) if self.places.count() == FIELDS_MAX => {
+                Ok(Line::Field(_)) if count == FIELDS_MAX => {
                     return Err(ResponseError::TooManyFields);
                 }
                 Ok(Line::Field(line)) => {
-                    self.places.remember(&line);
-                    if outcome.is_ok() {
-                        outcome = framing.take(line.name(bytes), line.value(bytes));
+                    let name = line.name(bytes);
+                    if !is_for_one_hop(name) {
+                        self.passed_on.add(&line, bytes);
+                        self.has_date |= is_name(name, b"date");
+                    } else if outcome.is_ok() {
+                        outcome = framing.take(name, line.value(bytes));
                     }
+                    count += 1;
                     at = line.end;
                 }
                 Ok(Line::Blank(len)) => {
+                    self.passed_on.end();
                     (self.blank_at, self.len) = (at, at + len);
                     return outcome.map(|()| Some(framing));
                 }
@@ -198,7 +214,7 @@ struct Framing {
 }
 
 impl Framing {
-    /// Takes in a field. The length of the name distinguishes these three from most others.
+    /// Takes in a field, which all that decide are for one hop.
     #[inline]
     fn take(&mut self, name: &[u8], value: &[u8]) -> Result<(), ResponseError> {
         let is = |known: &[u8]| is_name(name, known);

@@ -1,55 +1,48 @@
 //! Which fields of a message are for the next recipient, and which only for this one (RFC 9110
 //! §7.6.1).
 
-use http1::{Lines, is_name, list};
+use http1::{Lines, ResponseHead, is_for_one_hop, is_name, list};
 
 /// The fields of a reply that are passed on.
 #[derive(Clone, Debug)]
 pub struct ReplyFields<'b> {
+    head: &'b ResponseHead,
+    bytes: &'b [u8],
     lines: Lines<'b>,
-    named: Named<'b>,
-    /// Whether they are a script's, which has its status among them.
-    is_of_script: bool,
+    /// Whether there may be a `Status` among them that is a script's (RFC 3875 §6.3).
+    hides_status: bool,
 }
 
 impl<'b> ReplyFields<'b> {
-    /// `names_fields` says whether `Connection` names any.
-    pub(crate) fn new(lines: Lines<'b>, names_fields: bool) -> Self {
-        let named = Named::new(&lines, names_fields);
-        Self { named, lines, is_of_script: false }
+    /// The fields of a head that was read from `bytes`.
+    pub(crate) fn new(head: &'b ResponseHead, bytes: &'b [u8]) -> Self {
+        Self { head, bytes, lines: head.lines(bytes), hides_status: false }
     }
 
-    /// The fields of a script (RFC 3875 §6.3).
-    pub(crate) fn of_script(lines: Lines<'b>, names_fields: bool) -> Self {
-        Self { is_of_script: true, ..Self::new(lines, names_fields) }
+    /// These fields without `Status`.
+    pub(crate) fn without_status(self) -> Self {
+        Self { hides_status: true, ..self }
     }
 
-    /// Writes the fields, each in a line. Returns whether `Date` is among them. Lines that follow
-    /// each other and are written as they came are copied together.
+    /// Writes the fields, each in a line. Returns whether `Date` is among them.
     #[inline]
-    pub fn write(mut self, out: &mut Vec<u8>) -> bool {
-        let all = self.lines.rest();
-        let place = |lines: &Lines<'_>| all.len() - lines.rest().len();
-        let (mut from, mut to) = (0, 0);
-        let mut has_date = false;
-        loop {
-            let at = place(&self.lines);
-            let Some((name, value, line)) = self.lines.next_line() else { break };
-            if !self.is_passed_on(name) {
-                continue;
+    pub fn write(self, out: &mut Vec<u8>) -> bool {
+        match self.head.passed_on(self.bytes) {
+            Some(lines) if !self.head.names_fields && !self.hides_status => {
+                lines.for_each(|lines| out.extend_from_slice(lines));
+                self.head.has_date
             }
-            has_date |= is_name(name, b"date");
-            if to != at || !is_usual(name, value, line) {
-                out.extend_from_slice(&all[from..to]);
-                (from, to) = (at, at);
-            }
-            if is_usual(name, value, line) {
-                to = place(&self.lines);
-            } else {
-                put_unusual(out, name, value);
-            }
+            _ => self.write_each(out),
         }
-        out.extend_from_slice(&all[from..to]);
+    }
+
+    #[inline(never)]
+    fn write_each(mut self, out: &mut Vec<u8>) -> bool {
+        let mut has_date = false;
+        while let Some((name, value, line)) = self.next_line() {
+            has_date |= is_name(name, b"date");
+            put_field(out, (name, value, line));
+        }
         has_date
     }
 
@@ -58,33 +51,32 @@ impl<'b> ReplyFields<'b> {
         upgrades(self.lines.clone())
     }
 
-    #[inline]
-    fn is_passed_on(&self, name: &[u8]) -> bool {
-        let is_status = self.is_of_script && name.eq_ignore_ascii_case(b"status");
-        !is_status && !is_for_one_hop(name) && !self.named.contains(name)
+    fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
+        loop {
+            let found = self.lines.next_line()?;
+            if self.hides_status && is_name(found.0, b"status") {
+                continue;
+            }
+            let is_named = || {
+                Named::new(&self.head.lines(self.bytes), self.head.names_fields).contains(found.0)
+            };
+            if !is_for_one_hop(found.0) && !is_named() {
+                return Some(found);
+            }
+        }
     }
-}
-
-/// Whether a line is written as others are: name, colon, a space, value, and the usual end.
-#[inline]
-fn is_usual(name: &[u8], value: &[u8], line: &[u8]) -> bool {
-    line.len() == name.len() + value.len() + 4
-        && line.get(name.len() + 1) == Some(&b' ')
-        && line.ends_with(b"\r\n")
 }
 
 /// Writes a field in a line: name, value, and the line that they came in, which is copied at once
-/// if it is usual.
+/// if it is written as others are.
 #[inline]
 pub(crate) fn put_field(out: &mut Vec<u8>, (name, value, line): (&[u8], &[u8], &[u8])) {
-    match is_usual(name, value, line) {
-        true => out.extend_from_slice(line),
-        false => put_unusual(out, name, value),
+    let is_usual = line.len() == name.len() + value.len() + 4
+        && line.get(name.len() + 1) == Some(&b' ')
+        && line.ends_with(b"\r\n");
+    if is_usual {
+        return out.extend_from_slice(line);
     }
-}
-
-#[inline(never)]
-fn put_unusual(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for part in [name, b": ", value, b"\r\n"] {
         out.extend_from_slice(part);
     }
@@ -95,12 +87,7 @@ impl<'b> Iterator for ReplyFields<'b> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (name, value) = self.lines.next()?;
-            if self.is_passed_on(name) {
-                return Some((name, value));
-            }
-        }
+        self.next_line().map(|(name, value, _)| (name, value))
     }
 }
 
@@ -159,23 +146,6 @@ pub(crate) fn is_forwarded(name: &[u8]) -> bool {
     }
 }
 
-/// Whether a field is for one hop by its definition; framing included, which is made anew.
-#[inline]
-pub(crate) fn is_for_one_hop(name: &[u8]) -> bool {
-    let is = |other: &[u8]| is_name(name, other);
-    match name.len() {
-        2 => is(b"te"),
-        7 => is(b"trailer") || is(b"upgrade"),
-        10 => is(b"connection") || is(b"keep-alive"),
-        14 => is(b"content-length"),
-        16 => is(b"proxy-connection"),
-        17 => is(b"transfer-encoding"),
-        18 => is(b"proxy-authenticate"),
-        19 => is(b"proxy-authorization"),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use http1::parse_response_head;
@@ -189,11 +159,11 @@ mod tests {
             Keep-Alive: 6\r\nConnection: x-hop, Host\r\nHost: 7\r\ndate: 8\r\nEmpty:\r\n\r\n";
         let head = parse_response_head(reply, false).unwrap().unwrap();
         let mut out = Vec::new();
-        assert!(ReplyFields::new(head.lines(reply), head.names_fields).write(&mut out));
+        assert!(ReplyFields::new(&head, reply).write(&mut out));
         let expected = "Usual: 1\r\nWide: 2\r\nBare: 3\r\nClose: 4\r\nHost: 7\r\ndate: 8\r\n\
             Empty: \r\n";
         assert_eq!(String::from_utf8_lossy(&out), expected);
-        let named = ReplyFields::new(head.lines(reply), head.names_fields);
+        let named = ReplyFields::new(&head, reply);
         let written = named.map(|(name, value)| [name, b": ", value, b"\r\n"].concat());
         assert_eq!(written.collect::<Vec<_>>().concat(), out);
     }

@@ -3,9 +3,9 @@
 
 use std::net::IpAddr;
 
-use http1::{BodyFraming, Head, Target, list};
+use http1::{BodyFraming, Head, Target, is_for_one_hop, list};
 
-use crate::fields::{Named, is_for_one_hop, is_forwarded};
+use crate::fields::{Named, is_forwarded};
 use crate::http::Origin;
 
 /// A request to a script, beside its head.
