@@ -36,36 +36,47 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Whether a field is called `known`, which is a constant in lower case without `_`. Compared by
-/// eight bytes at a time: a head has several fields, each with several names in question.
+/// Whether a word of a head, such as the name of a field, is `known`, which is a constant of lower
+/// case letters and hyphens. Compared by eight bytes at a time: a head has several fields, each
+/// with several names in question.
 #[inline]
 pub fn is_name(name: &[u8], known: &[u8]) -> bool {
-    /// The bit that tells a letter in lower case from one in upper case. In a token no other byte
-    /// becomes a letter or a hyphen by it.
+    /// The bit that tells a letter in lower case from one in upper case. No other byte that may
+    /// occur in a field becomes a letter or a hyphen by it.
     const LOWER: u64 = 0x2020_2020_2020_2020;
     if name.len() != known.len() {
         return false;
     }
-    let (names, rest) = name.as_chunks();
-    let (knowns, known_rest) = known.as_chunks();
-    let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
-    names.iter().zip(knowns).all(|(name, known)| word(name) | LOWER == word(known) | LOWER)
-        && rest.iter().zip(known_rest).all(|(byte, known)| byte | 0x20 == *known | 0x20)
+    let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes) | LOWER;
+    let half = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) | LOWER as u32;
+    let is_same = |(byte, known): (&u8, &u8)| byte | 0x20 == *known;
+    // The last bytes may be among those that were compared before.
+    match (known.last_chunk(), known.last_chunk()) {
+        (Some(known_end), _) => {
+            let (names, knowns) = (name.as_chunks().0, known.as_chunks().0);
+            names.iter().zip(knowns).all(|(name, known)| word(name) == word(known))
+                && name.last_chunk().is_some_and(|end| word(end) == word(known_end))
+        }
+        (None, Some(known_end)) => {
+            name.first_chunk().map(half) == known.first_chunk().map(half)
+                && name.last_chunk().is_some_and(|end| half(end) == half(known_end))
+        }
+        (None, None) => name.iter().zip(known).all(is_same),
+    }
 }
 
 /// The place of a byte, which is mostly among the first: those are searched here, and only what is
 /// long is worth a call.
 #[inline]
 pub(crate) fn find(wanted: u8, bytes: &[u8]) -> Option<usize> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
     /// Of so many words.
     const WORDS: usize = 6;
     let (words, _) = bytes.as_chunks::<8>();
     let near = words.len().min(WORDS);
     for (index, word) in words[..near].iter().enumerate() {
-        let word = u64::from_le_bytes(*word) ^ (ONES * u64::from(wanted));
+        let word = u64::from_le_bytes(*word) ^ all(wanted);
         // The lowest of these bits marks the first byte that is 0.
-        let found = word.wrapping_sub(ONES) & !word & (ONES << 7);
+        let found = word.wrapping_sub(ONES) & !word & HIGH;
         if found != 0 {
             return Some(index * 8 + (found.trailing_zeros() / 8) as usize);
         }
@@ -77,6 +88,45 @@ pub(crate) fn find(wanted: u8, bytes: &[u8]) -> Option<usize> {
         memchr::memchr(wanted, rest)
     };
     found.map(|at| near * 8 + at)
+}
+
+/// The place of the first byte from `at` on that belongs to no token. Names are so short that it
+/// would not pay to look at several bytes at once.
+#[inline(always)]
+pub(crate) fn find_no_token(bytes: &[u8], at: usize) -> Option<usize> {
+    Some(at + bytes.get(at..)?.iter().position(|byte| !is_token(*byte))?)
+}
+
+/// The place of the first byte from `at` on that belongs to no field value. Eight bytes are looked
+/// at at once. Most are plain ASCII, and what is not is looked at again.
+#[inline(always)]
+pub(crate) fn find_no_field_value(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut rest = bytes.get(at..)?;
+    loop {
+        while let Some((word, after)) = rest.split_first_chunk() {
+            let word = u64::from_le_bytes(*word);
+            // The highest bit of the first byte that is not plain is set, and of none before it.
+            let not_plain = (word.wrapping_sub(all(b' ')) | word.wrapping_add(ONES)) & HIGH;
+            if not_plain != 0 {
+                rest = &rest[(not_plain.trailing_zeros() / 8) as usize..];
+                break;
+            }
+            rest = after;
+        }
+        let (byte, after) = rest.split_first()?;
+        if !is_field_value(*byte) {
+            return Some(bytes.len() - rest.len());
+        }
+        rest = after;
+    }
+}
+
+const ONES: u64 = all(1);
+const HIGH: u64 = all(0x80);
+
+/// A word of which each byte is `byte`.
+const fn all(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
 }
 
 /// The non-empty elements of a comma-separated list (RFC 9110, section 5.6.1.2).
@@ -129,6 +179,26 @@ mod tests {
                 }
             }
             assert!(!is_name(&known[1..], known));
+        }
+    }
+
+    #[test]
+    fn the_first_byte_of_another_class_is_found_wherever_it_is() {
+        for other in 0..=255 {
+            for len in 0..20 {
+                for at in 0..len {
+                    let mut bytes = vec![b'a'; len];
+                    bytes[at] = other;
+                    assert_eq!(find_no_token(&bytes, 0), (!is_token(other)).then_some(at));
+                    let is_found = !is_field_value(other);
+                    assert_eq!(find_no_field_value(&bytes, 0), is_found.then_some(at));
+                    bytes[len - 1] = 0;
+                    let end = len - 1;
+                    let first = |belongs| Some(if belongs && at < end { end } else { at.min(end) });
+                    assert_eq!(find_no_token(&bytes, 0), first(is_token(other)));
+                    assert_eq!(find_no_field_value(&bytes, 0), first(is_field_value(other)));
+                }
+            }
         }
     }
 

@@ -4,8 +4,8 @@ use crate::bytes::{is_field_value, is_token};
 
 /// Appends a response head to a buffer.
 ///
-/// Call [`new`](Self::new), then [`field`](Self::field) and [`field_number`](Self::field_number)
-/// in the order of the fields, then [`finish`](Self::finish).
+/// Call [`new`](Self::new), then [`field`](Self::field) and
+/// [`content_length`](Self::content_length) in the order of the fields, then [`finish`](Self::finish).
 #[derive(Debug)]
 #[must_use = "a head without its blank line is not a head"]
 pub struct HeadWriter<'v> {
@@ -20,9 +20,10 @@ impl<'v> HeadWriter<'v> {
     /// If the status does not have three digits, which is a bug in the caller.
     pub fn new(out: &'v mut Vec<u8>, status: u16) -> Self {
         assert!((100..1000).contains(&status), "a status has three digits, not {status}");
-        out.extend_from_slice(b"HTTP/1.1 ");
-        put_number(out, status.into());
-        out.push(b' ');
+        let digit = |ten: u16| b'0' + (status / ten % 10) as u8;
+        let mut line = *b"HTTP/1.1 000 ";
+        line[9..12].copy_from_slice(&[digit(100), digit(10), digit(1)]);
+        out.extend_from_slice(&line);
         out.extend_from_slice(reason_phrase(status).as_bytes());
         out.extend_from_slice(b"\r\n");
         Self { out }
@@ -38,13 +39,17 @@ impl<'v> HeadWriter<'v> {
         assert!(!name.is_empty() && name.bytes().all(is_token), "field name {name:?}");
         let clean = value.iter().fold(true, |clean, &byte| clean & is_field_value(byte));
         assert!(clean, "control byte in the value of {name}");
-        self.line(name, |out| out.extend_from_slice(value));
+        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+            self.out.extend_from_slice(part);
+        }
     }
 
-    /// Writes one field whose value is a number.
-    pub fn field_number(&mut self, name: &str, number: u64) {
-        assert!(!name.is_empty() && name.bytes().all(is_token), "field name {name:?}");
-        self.line(name, |out| put_number(out, number));
+    /// Writes the length of the content.
+    #[inline]
+    pub fn content_length(&mut self, length: u64) {
+        self.out.extend_from_slice(b"Content-Length: ");
+        put_number(self.out, length);
+        self.out.extend_from_slice(b"\r\n");
     }
 
     /// Writes field lines that were rendered before, each with its line end.
@@ -60,13 +65,6 @@ impl<'v> HeadWriter<'v> {
 
     /// Writes the blank line.
     pub fn finish(self) {
-        self.out.extend_from_slice(b"\r\n");
-    }
-
-    fn line(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
-        self.out.extend_from_slice(name.as_bytes());
-        self.out.extend_from_slice(b": ");
-        value(self.out);
         self.out.extend_from_slice(b"\r\n");
     }
 }

@@ -2,11 +2,10 @@
 //! out in one pass, all others are checked and skipped. Values are not interpreted here unless they
 //! decide where the message ends or whether the connection goes on.
 
-use httparse::{EMPTY_HEADER, Status};
-
 use crate::{
-    Expectation, FIELDS_MAX, HeadError, HeadLimits,
-    bytes::{find, is_name, is_token, list, trim},
+    Expectation, FIELDS_MAX, HeadError, HeadLimits, Lines,
+    bytes::{is_name, is_token, list, trim},
+    lines::{Line, LineError, Options, read_line},
 };
 
 /// The request fields whose values are picked out.
@@ -75,9 +74,7 @@ pub(crate) struct Fields<'b> {
     pub(crate) host: Option<&'b [u8]>,
     pub(crate) content_length: Option<u64>,
     pub(crate) codings: Codings,
-    pub(crate) close: bool,
-    pub(crate) keep_alive: bool,
-    pub(crate) names_fields: bool,
+    pub(crate) options: Options,
     pub(crate) expectation: Expectation,
 }
 
@@ -151,14 +148,14 @@ impl<'b> Picked<'b> {
     pub(crate) fn values(&self, name: FieldName) -> Values<'b> {
         // The lines are only searched again in the rare case that there are several values.
         match self.repeated & name.bit() {
-            0 => Values { name, first: self.first(name), lines: Lines { rest: &[], places: &[] } },
+            0 => Values { name, first: self.first(name), lines: Lines::new(&[]) },
             _ => Values { name, first: None, lines: self.lines() },
         }
     }
 
     /// All fields, as they were sent.
     pub(crate) fn lines(&self) -> Lines<'b> {
-        Lines { rest: self.lines, places: &[] }
+        Lines::new(self.lines)
     }
 
     pub(crate) fn has_conditions(&self) -> bool {
@@ -198,170 +195,45 @@ impl<'b> Iterator for Values<'b> {
     }
 }
 
-/// The names and values of the fields of a head or a trailer that was parsed, in the order of their
-/// lines and as they were sent, but for white space around the values.
-#[derive(Debug, Clone)]
-pub struct Lines<'b> {
-    rest: &'b [u8],
-    /// The places of the first lines, as far as they are known.
-    places: &'b [LinePlace],
-}
-
-/// The fields of a trailer, whose lines
-/// [`BodySkipper::read_with_trailer`](crate::BodySkipper::read_with_trailer) has gathered.
-pub fn trailer_lines(lines: &[u8]) -> Lines<'_> {
-    Lines { rest: lines, places: &[] }
-}
-
-impl<'b> Lines<'b> {
-    /// The name and the value of the next field, and its line with the line's end, which may be a
-    /// line feed alone.
-    #[inline]
-    pub fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
-        let Some((place, others)) = self.places.split_first() else { return self.search_line() };
-        self.places = others;
-        let (line, rest) = self.rest.split_at_checked(place.len.into())?;
-        self.rest = rest;
-        let value = line.get(place.value_start.into()..place.value_end.into())?;
-        Some((line.get(..place.name_len.into())?, value, line))
-    }
-
-    fn search_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
-        // The lines were checked before: each ends in a line feed, and all but the last have a
-        // colon.
-        let end = find(b'\n', self.rest)?;
-        let (whole, rest) = self.rest.split_at(end + 1);
-        self.rest = rest;
-        let line = &whole[..end];
-        let colon = find(b':', line)?;
-        let value = line.strip_suffix(b"\r").unwrap_or(line).get(colon + 1..)?;
-        Some((&line[..colon], trim(value), whole))
-    }
-}
-
-impl<'b> Iterator for Lines<'b> {
-    type Item = (&'b [u8], &'b [u8]);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_line().map(|(name, value, _)| (name, value))
-    }
-}
-
-/// The parts of a line, counted from its beginning.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct LinePlace {
-    name_len: u16,
-    value_start: u16,
-    value_end: u16,
-    /// The length of the line with its end.
-    len: u16,
-}
-
-/// How many places are remembered. Most heads have fewer fields.
-const PLACES: usize = 16;
-
-/// Where the first lines of a head are, which was parsed: so that who goes through them need not
-/// search.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Places {
-    count: usize,
-    places: [LinePlace; PLACES],
-}
-
-impl Places {
-    /// The places of these fields, whose lines end with a blank one.
-    #[inline]
-    pub(crate) fn of(fields: &[httparse::Header<'_>], lines: &[u8]) -> Self {
-        let mut places = Self { count: 0, places: [LinePlace::default(); PLACES] };
-        let base = lines.as_ptr().addr();
-        let blank = if lines.ends_with(b"\n\r\n") { 2 } else { 1 };
-        for (index, field) in fields.iter().take(PLACES).enumerate() {
-            let start = field.name.as_ptr().addr();
-            let end = fields
-                .get(index + 1)
-                .map_or(base + lines.len() - blank, |next| next.name.as_ptr().addr());
-            let value_start = field.value.as_ptr().addr() - start;
-            // The line after one that is too long is searched for.
-            let Ok(len) = u16::try_from(end - start) else { break };
-            places.places[index] = LinePlace {
-                name_len: field.name.len() as u16, // parts of a line are shorter than it
-                value_start: value_start as u16,
-                value_end: (value_start + field.value.len()) as u16,
-                len,
-            };
-            places.count += 1;
-        }
-        places
-    }
-
-    /// The lines, which are those that the places were made of.
-    pub(crate) fn lines<'b>(&'b self, lines: &'b [u8]) -> Lines<'b> {
-        Lines { rest: lines, places: self.places.get(..self.count).unwrap_or_default() }
-    }
-}
-
-/// The largest head that is first parsed with room for [`FEW`] fields.
-const FEW_BYTES: usize = 192;
-/// Enough for the heads of benchmarks and scripts. Clearing the array is part of the cost.
-const FEW: usize = 8;
-/// Enough for a browser's head.
-const USUAL: usize = 24;
-
 impl<'b> Fields<'b> {
     /// Parses field lines up to and including the blank line into these fields, which must be
     /// empty. Returns the number of bytes they take; `None` if the blank line has not arrived.
+    #[inline]
     pub(crate) fn read(
         &mut self,
         bytes: &'b [u8],
         limits: &HeadLimits,
     ) -> Result<Option<usize>, HeadError> {
-        let tried = match bytes.len() {
-            ..=FEW_BYTES => self.read_some::<FEW>(bytes, limits),
-            _ => self.read_some::<USUAL>(bytes, limits),
-        };
-        match tried {
-            Err(HeadError::TooManyFields) => self.read_many(bytes, limits),
-            other => other,
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn read_many(
-        &mut self,
-        bytes: &'b [u8],
-        limits: &HeadLimits,
-    ) -> Result<Option<usize>, HeadError> {
-        self.read_some::<FIELDS_MAX>(bytes, limits)
-    }
-
-    fn read_some<const N: usize>(
-        &mut self,
-        bytes: &'b [u8],
-        limits: &HeadLimits,
-    ) -> Result<Option<usize>, HeadError> {
-        let mut headers = [EMPTY_HEADER; N];
-        match httparse::parse_headers(bytes, &mut headers) {
-            Ok(Status::Complete((_, headers))) if headers.len() > limits.fields_max => {
-                Err(HeadError::TooManyFields)
+        self.picked.lines = bytes;
+        let (mut at, mut count, mut has_bare_end) = (0, 0, false);
+        // What a field means counts only if the lines of all fields are sound.
+        let mut outcome = Ok(());
+        loop {
+            match read_line(bytes, at).map_err(translate)? {
+                Line::Partial => return Ok(None),
+                Line::Field(_) if count == FIELDS_MAX => return Err(HeadError::TooManyFields),
+                Line::Field(line) => {
+                    count += 1;
+                    has_bare_end |= bytes[line.end - 2] != b'\r';
+                    if outcome.is_ok() {
+                        outcome = self.put(line.name(bytes), line.value(bytes));
+                    }
+                    at = line.end;
+                }
+                Line::Blank(_) if count > limits.fields_max => {
+                    return Err(HeadError::TooManyFields);
+                }
+                // RFC 9112, section 2.2 allows a line feed alone as a line end, but this server
+                // does not accept it.
+                Line::Blank(len) if has_bare_end || len == 1 => {
+                    return Err(HeadError::BareLineFeed);
+                }
+                Line::Blank(len) => {
+                    self.picked.lines = &bytes[..at];
+                    return outcome.map(|()| Some(at + len));
+                }
             }
-            Ok(Status::Complete((len, headers))) => {
-                self.collect(&bytes[..len], headers).map(|()| Some(len))
-            }
-            Ok(Status::Partial) => Ok(None),
-            Err(error) => Err(translate(error)),
         }
-    }
-
-    fn collect(
-        &mut self,
-        lines: &'b [u8],
-        headers: &[httparse::Header<'b>],
-    ) -> Result<(), HeadError> {
-        check_line_ends(lines, headers)?;
-        self.picked.lines = lines;
-        headers.iter().try_for_each(|header| self.put(header.name.as_bytes(), header.value))
     }
 
     /// Stores the value of one line, if it is used. The length of the name distinguishes most
@@ -377,7 +249,10 @@ impl<'b> Fields<'b> {
             8 if is(b"if-match") => FieldName::IfMatch,
             8 if is(b"if-range") => FieldName::IfRange,
             10 if is(b"user-agent") => FieldName::UserAgent,
-            10 if is(b"connection") => return self.put_connection(value),
+            10 if is(b"connection") => {
+                self.options.take(value);
+                return Ok(());
+            }
             13 if is(b"if-none-match") => FieldName::IfNoneMatch,
             14 if is(b"sec-fetch-mode") => FieldName::SecFetchMode,
             14 if is(b"content-length") => return self.put_content_length(value),
@@ -396,17 +271,6 @@ impl<'b> Fields<'b> {
             None => Ok(()),
             Some(_) => Err(HeadError::HostRepeated),
         }
-    }
-
-    fn put_connection(&mut self, value: &[u8]) -> Result<(), HeadError> {
-        for option in list(value) {
-            match option {
-                _ if option.eq_ignore_ascii_case(b"close") => self.close = true,
-                _ if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
-                _ => self.names_fields = true,
-            }
-        }
-        Ok(())
     }
 
     fn put_expect(&mut self, value: &[u8]) -> Result<(), HeadError> {
@@ -431,18 +295,6 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// Checks that all lines end with CRLF. `httparse` accepts a bare line feed as a line end; RFC
-/// 9112, section 2.2 allows that, but this server does not accept it. Every line begins where a
-/// name begins, so two bytes before each name, and before and in the blank line, there must be a
-/// carriage return.
-fn check_line_ends(lines: &[u8], headers: &[httparse::Header<'_>]) -> Result<(), HeadError> {
-    let starts = headers.iter().skip(1).map(|header| header.name.as_ptr().addr());
-    let ends = starts.map(|start| start - lines.as_ptr().addr());
-    let blank = if headers.is_empty() { lines == b"\r\n" } else { lines.ends_with(b"\r\n\r\n") };
-    let bare = ends.fold(!blank, |bare, end| bare | (lines[end - 2] != b'\r'));
-    if bare { Err(HeadError::BareLineFeed) } else { Ok(()) }
-}
-
 /// Parses a number of decimal digits that fits; no sign, no space, no list.
 fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
@@ -455,10 +307,9 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 }
 
 #[cold]
-fn translate(error: httparse::Error) -> HeadError {
+fn translate(error: LineError) -> HeadError {
     match error {
-        httparse::Error::TooManyHeaders => HeadError::TooManyFields,
-        httparse::Error::HeaderName => HeadError::FieldName,
-        _ => HeadError::FieldValue,
+        LineError::Name => HeadError::FieldName,
+        LineError::Value => HeadError::FieldValue,
     }
 }

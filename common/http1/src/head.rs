@@ -237,8 +237,9 @@ fn finish<'b>(
         target_bytes: line.target_bytes,
         host: host(line, fields.host)?,
         version: line.version,
-        names_fields: fields.names_fields,
-        keep_alive: !fields.close && (line.version == Version::Http11 || fields.keep_alive),
+        names_fields: fields.options.names_fields,
+        keep_alive: !fields.options.close
+            && (line.version == Version::Http11 || fields.options.keep_alive),
         body: framing(line.version, &fields)?,
         // RFC 9110, section 10.1.1: 100-continue from an HTTP/1.0 client has to be ignored.
         expectation: match line.version {

@@ -24,6 +24,7 @@ mod error;
 mod fields;
 mod head;
 mod limits;
+mod lines;
 mod request_line;
 mod response;
 
@@ -32,8 +33,9 @@ pub use bytes::{is_name, list};
 pub use date::{DateTime, MONTHS, format_date, parse_date};
 pub use encode::{HeadWriter, put_chunk_size, reason_phrase};
 pub use error::{BodyError, HeadError};
-pub use fields::{FieldName, Lines, Values, trailer_lines};
+pub use fields::{FieldName, Values};
 pub use head::{BodyFraming, Expectation, Head, Parsed, begins_head_request, parse_head};
 pub use limits::{FIELDS_MAX, HeadLimits};
+pub use lines::{Lines, is_for_one_hop, trailer_lines};
 pub use request_line::{Method, Target, Version};
 pub use response::{ResponseBody, ResponseError, ResponseHead, parse_response_head};

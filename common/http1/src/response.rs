@@ -5,16 +5,12 @@
 
 use std::fmt;
 
-use httparse::{EMPTY_HEADER, Status};
-
 use crate::{
     BodyFraming, Lines, Version,
-    bytes::{find, is_field_value, is_name, list},
-    fields::Places,
+    bytes::{find, find_no_field_value, is_name},
+    lines::{Line, Options, Runs, is_for_one_hop, read_line},
 };
 
-/// Enough for nearly all responses, each of which pays for clearing the array.
-const USUAL: usize = 24;
 /// The largest number of fields: no server sends so many.
 const FIELDS_MAX: usize = 100;
 
@@ -37,14 +33,26 @@ pub struct ResponseHead {
     pub content_length: Option<u64>,
     /// Where the lines of the fields begin.
     fields_at: usize,
-    /// Where the first of them are.
-    places: Places,
+    /// Where they end and the blank line begins.
+    blank_at: usize,
+    /// Whether there is a `Date`.
+    pub has_date: bool,
+    /// Those that may be passed on.
+    passed_on: Runs,
 }
 
 impl ResponseHead {
     /// All fields, in the bytes that the head was read from.
     pub fn lines<'b>(&'b self, bytes: &'b [u8]) -> Lines<'b> {
-        self.places.lines(bytes.get(self.fields_at..self.len).unwrap_or_default())
+        Lines::new(bytes.get(self.fields_at..self.blank_at).unwrap_or_default())
+    }
+
+    /// The lines of all fields that are for the next recipient, in the bytes that the head was read
+    /// from, several at once; none if some of them are not written as others are. Those that
+    /// `Connection` names are among them.
+    #[inline]
+    pub fn passed_on<'b>(&self, bytes: &'b [u8]) -> Option<impl Iterator<Item = &'b [u8]>> {
+        self.passed_on.lines(bytes)
     }
 }
 
@@ -98,64 +106,57 @@ pub fn parse_response_head(
     bytes: &[u8],
     to_head: bool,
 ) -> Result<Option<ResponseHead>, ResponseError> {
-    match parse_some::<USUAL>(bytes, to_head) {
-        Err(ResponseError::TooManyFields) => parse_some::<FIELDS_MAX>(bytes, to_head),
-        parsed => parsed,
-    }
-}
-
-fn parse_some<const N: usize>(
-    bytes: &[u8],
-    to_head: bool,
-) -> Result<Option<ResponseHead>, ResponseError> {
     let Some((version, status, fields_at)) = status_line(bytes)? else { return Ok(None) };
-    let mut fields = [EMPTY_HEADER; N];
-    let (len, fields) = match httparse::parse_headers(&bytes[fields_at..], &mut fields) {
-        Ok(Status::Complete((len, fields))) => (fields_at + len, fields),
-        Ok(Status::Partial) => return Ok(None),
-        Err(httparse::Error::TooManyHeaders) => return Err(ResponseError::TooManyFields),
-        Err(_) if has_fold(bytes) => return Err(ResponseError::Folded),
-        Err(_) => return Err(ResponseError::Syntax),
-    };
-    let framing = Framing::parse(fields)?;
-    let body = framing.body(status, to_head)?;
-    let asked = if version == Version::Http11 { !framing.close } else { framing.keep_alive };
-    let keep_alive = asked && body != ResponseBody::UntilClose;
-    let Framing { length: content_length, names_fields, .. } = framing;
-    Ok(Some(ResponseHead {
-        len,
+    let mut head = ResponseHead {
+        len: 0,
         status,
         version,
-        keep_alive,
-        body,
-        content_length,
-        names_fields,
+        keep_alive: false,
+        names_fields: false,
+        body: ResponseBody::UntilClose,
+        content_length: None,
         fields_at,
-        places: Places::of(fields, &bytes[fields_at..len]),
-    }))
+        blank_at: fields_at,
+        has_date: false,
+        passed_on: Runs::new(),
+    };
+    let Some(framing) = head.read_fields(bytes)? else { return Ok(None) };
+    let Options { close, keep_alive, names_fields } = framing.options;
+    let asked = if version == Version::Http11 { !close } else { keep_alive };
+    head.body = framing.body(status, to_head)?;
+    head.keep_alive = asked && head.body != ResponseBody::UntilClose;
+    head.content_length = framing.length;
+    head.names_fields = names_fields;
+    Ok(Some(head))
 }
 
 /// Parses the status line (RFC 9112, section 4). Returns where the fields begin, too; none if the
 /// line is not complete. The blank before an empty reason may be absent.
 fn status_line(bytes: &[u8]) -> Result<Option<(Version, u16, usize)>, ResponseError> {
     const NAME: &[u8] = b"HTTP/1.";
-    let begun = bytes.len().min(NAME.len());
-    if bytes[..begun] != NAME[..begun] {
-        return Err(ResponseError::Syntax);
-    }
-    let Some(end) = find(b'\n', bytes) else { return Ok(None) };
-    let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
-    let version = match line.get(NAME.len()) {
-        Some(b'0') => Version::Http10,
-        Some(b'1') => Version::Http11,
+    let version = match bytes.first_chunk() {
+        Some(b"HTTP/1.1") => Some(Version::Http11),
+        Some(b"HTTP/1.0") => Some(Version::Http10),
+        _ if !bytes.starts_with(NAME) && !NAME.starts_with(bytes) => {
+            return Err(ResponseError::Syntax);
+        }
+        _ => None,
+    };
+    let Some(end) = find_no_field_value(bytes, 0) else { return Ok(None) };
+    let fields_at = match (bytes[end], bytes.get(end + 1)) {
+        (b'\r', Some(b'\n')) => end + 2,
+        (b'\n', _) => end + 1,
+        // Whatever is wrong with the line, it is so when the line is complete.
+        _ if find(b'\n', bytes).is_none() => return Ok(None),
         _ => return Err(ResponseError::Syntax),
     };
-    match line.get(NAME.len() + 1..) {
-        Some([b' ', h @ b'1'..=b'9', t @ b'0'..=b'9', o @ b'0'..=b'9', rest @ ..])
-            if matches!(rest, [] | [b' ', ..]) && rest.iter().all(|&it| is_field_value(it)) =>
+    let version = version.ok_or(ResponseError::Syntax)?;
+    match bytes[NAME.len() + 1..end] {
+        [b' ', h @ b'1'..=b'9', t @ b'0'..=b'9', o @ b'0'..=b'9', ref rest @ ..]
+            if matches!(rest, [] | [b' ', ..]) =>
         {
             let [h, t, o] = [h, t, o].map(|digit| u16::from(digit - b'0'));
-            Ok(Some((version, h * 100 + t * 10 + o, end + 1)))
+            Ok(Some((version, h * 100 + t * 10 + o, fields_at)))
         }
         _ => Err(ResponseError::Syntax),
     }
@@ -168,49 +169,67 @@ fn has_fold(bytes: &[u8]) -> bool {
     head.skip(1).any(|line| line.starts_with(b" ") || line.starts_with(b"\t"))
 }
 
+impl ResponseHead {
+    /// Reads the lines of the fields and the blank one; none if that has not arrived.
+    #[inline]
+    fn read_fields(&mut self, bytes: &[u8]) -> Result<Option<Framing>, ResponseError> {
+        // What a field means counts only if the lines of all fields are sound.
+        let (mut framing, mut outcome) = (Framing::default(), Ok(()));
+        let (mut at, mut count) = (self.fields_at, 0);
+        loop {
+            match read_line(bytes, at) {
+                Ok(Line::Partial) => return Ok(None),
+                Ok(Line::Field(_)) if count == FIELDS_MAX => {
+                    return Err(ResponseError::TooManyFields);
+                }
+                Ok(Line::Field(line)) => {
+                    let name = line.name(bytes);
+                    if !is_for_one_hop(name) {
+                        self.passed_on.add(&line, bytes);
+                        self.has_date |= is_name(name, b"date");
+                    } else if outcome.is_ok() {
+                        outcome = framing.take(name, line.value(bytes));
+                    }
+                    count += 1;
+                    at = line.end;
+                }
+                Ok(Line::Blank(len)) => {
+                    self.passed_on.end();
+                    (self.blank_at, self.len) = (at, at + len);
+                    return outcome.map(|()| Some(framing));
+                }
+                Err(_) if has_fold(bytes) => return Err(ResponseError::Folded),
+                Err(_) => return Err(ResponseError::Syntax),
+            }
+        }
+    }
+}
+
 /// The fields that decide about the body and the connection.
 #[derive(Default)]
 struct Framing {
     length: Option<u64>,
     chunked: bool,
-    close: bool,
-    keep_alive: bool,
-    names_fields: bool,
+    options: Options,
 }
 
 impl Framing {
-    fn parse(fields: &[httparse::Header<'_>]) -> Result<Self, ResponseError> {
-        let mut framing = Self::default();
-        for field in fields {
-            // The length of the name distinguishes these three fields from most others.
-            let is = |known: &[u8]| is_name(field.name.as_bytes(), known);
-            match field.name.len() {
-                10 if is(b"connection") => {
-                    framing.connection(field.value);
+    /// Takes in a field, which all that decide are for one hop.
+    #[inline]
+    fn take(&mut self, name: &[u8], value: &[u8]) -> Result<(), ResponseError> {
+        let is = |known: &[u8]| is_name(name, known);
+        match name.len() {
+            10 if is(b"connection") => self.options.take(value),
+            14 if is(b"content-length") => self.content_length(value)?,
+            17 if is(b"transfer-encoding") => {
+                if self.chunked || !is_name(value, b"chunked") {
+                    return Err(ResponseError::TransferEncoding);
                 }
-                14 if is(b"content-length") => {
-                    framing.content_length(field.value)?;
-                }
-                17 if is(b"transfer-encoding") => {
-                    if framing.chunked || !field.value.eq_ignore_ascii_case(b"chunked") {
-                        return Err(ResponseError::TransferEncoding);
-                    }
-                    framing.chunked = true;
-                }
-                _ => {}
+                self.chunked = true;
             }
+            _ => {}
         }
-        Ok(framing)
-    }
-
-    fn connection(&mut self, value: &[u8]) {
-        for option in list(value) {
-            match option {
-                _ if option.eq_ignore_ascii_case(b"close") => self.close = true,
-                _ if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
-                _ => self.names_fields = true,
-            }
-        }
+        Ok(())
     }
 
     fn content_length(&mut self, value: &[u8]) -> Result<(), ResponseError> {

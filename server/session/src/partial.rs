@@ -21,7 +21,7 @@ pub(crate) fn partial_head(
     let mut head = start_head(w, &mut exchange.out, 206);
     head.lines(&variant.fields(w.date()));
     head.field("Content-Range", range.as_bytes());
-    head.field_number("Content-Length", end - start);
+    head.content_length(end - start);
     head.lines(connection);
     head.finish();
 }
@@ -49,7 +49,7 @@ pub(crate) fn start_parts(
     let fields = variant.fields(w.date());
     let end = fields.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     head.lines(&fields[end..]);
-    head.field_number("Content-Length", len);
+    head.content_length(len);
     head.lines(connection);
     head.finish();
     let parts = Parts { entry: Hit::clone(hit), variant: index, ranges, next: 0, boundary };

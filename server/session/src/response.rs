@@ -146,7 +146,7 @@ impl Response<'_> {
         let mut head = start_head(w, &mut self.exchange.out, status);
         fields.write(head.rest());
         match framing {
-            Framing::Length(len) => head.field_number("Content-Length", len),
+            Framing::Length(len) => head.content_length(len),
             Framing::Chunked => head.field("Transfer-Encoding", b"chunked"),
             Framing::None => {}
         }

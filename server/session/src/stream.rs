@@ -59,8 +59,6 @@ pub(crate) struct Stream {
     pub(crate) reply_bytes_max: usize,
     /// Where the files are that the application may name in place of content, if it may.
     pub(crate) files: Option<FileSource>,
-    /// The number of the application.
-    pub(crate) application: usize,
     /// What is answered in place of its reply.
     pub(crate) instead: Option<Instead>,
     /// Bytes of content that came with that.
@@ -277,7 +275,7 @@ impl StreamRef<'_> {
             }
             match length {
                 Length::Known(length) | Length::None(Some(length)) => {
-                    head.field_number("Content-Length", length);
+                    head.content_length(length);
                 }
                 Length::Unknown if is_chunked => head.field("Transfer-Encoding", b"chunked"),
                 Length::Unknown | Length::None(None) => {}

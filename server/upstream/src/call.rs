@@ -162,7 +162,7 @@ impl Call {
     }
 
     /// Returns the next operation.
-    #[inline]
+    #[inline(always)] // a driver asks once, and four times for a request
     pub fn next<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Next<'_> {
         match self.state {
             State::Unconnected => return Next::Connect,
@@ -170,14 +170,11 @@ impl Call {
             State::Over { keeps } => return Next::Over { keeps },
             State::Open => {}
         }
-        match self.conversation.refill(d, now) {
-            Ok(false) => {}
-            // The end of a body sends nothing, and yet the request is complete.
-            Ok(true) => self.since = now,
-            Err(failure) => {
-                self.fail(d, failure);
-                return Next::Over { keeps: false };
-            }
+        if self.conversation.awaits_body()
+            && let Err(failure) = self.refill(d, now)
+        {
+            self.fail(d, failure);
+            return Next::Over { keeps: false };
         }
         if !self.conversation.to_send().is_empty() {
             return Next::Send(self.conversation.to_send());
@@ -191,6 +188,16 @@ impl Call {
         }
         self.is_paused = is_paused;
         if is_paused { Next::Wait } else { Next::Recv }
+    }
+
+    #[inline(never)]
+    fn refill<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Result<(), Failure> {
+        self.conversation.refill(d, now)?;
+        if self.conversation.is_sent() {
+            // The end of a body sends nothing, and yet the request is complete.
+            self.since = now;
+        }
+        Ok(())
     }
 
     /// Whether to receive: because that is the next operation, or beside a send that waits.

@@ -78,17 +78,9 @@ impl Conversation {
         of!(self, it => it.rewind())
     }
 
-    /// Prepares more to send, if everything is sent that was prepared. Returns whether the request
-    /// is complete by that: its body has ended.
-    #[inline]
-    pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Result<bool, Failure> {
-        of!(self, it => {
-            let was_sent = it.is_sent();
-            if !was_sent {
-                it.refill(d, now)?;
-            }
-            Ok(!was_sent && it.is_sent())
-        })
+    /// Prepares more to send. Only while the body is awaited.
+    pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Result<(), Failure> {
+        of!(self, it => it.refill(d, now))
     }
 
     /// When the body is sent although the application has not asked for it; none if it need not
@@ -108,6 +100,7 @@ impl Conversation {
     }
 
     /// Whether nothing is left to send for now, and more is to come from the client.
+    #[inline]
     pub(crate) fn awaits_body(&self) -> bool {
         of!(self, it => it.awaits_body())
     }

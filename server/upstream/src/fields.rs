@@ -1,31 +1,43 @@
 //! Which fields of a message are for the next recipient, and which only for this one (RFC 9110
 //! §7.6.1).
 
-use http1::{Lines, is_name, list};
+use http1::{Lines, ResponseHead, is_for_one_hop, is_name, list};
 
 /// The fields of a reply that are passed on.
 #[derive(Clone, Debug)]
 pub struct ReplyFields<'b> {
+    head: &'b ResponseHead,
+    bytes: &'b [u8],
     lines: Lines<'b>,
-    named: Named<'b>,
-    /// Whether they are a script's, which has its status among them.
-    is_of_script: bool,
+    /// Whether there may be a `Status` among them that is a script's (RFC 3875 §6.3).
+    hides_status: bool,
 }
 
 impl<'b> ReplyFields<'b> {
-    /// `names_fields` says whether `Connection` names any.
-    pub(crate) fn new(lines: Lines<'b>, names_fields: bool) -> Self {
-        let named = Named::new(&lines, names_fields);
-        Self { named, lines, is_of_script: false }
+    /// The fields of a head that was read from `bytes`.
+    pub(crate) fn new(head: &'b ResponseHead, bytes: &'b [u8]) -> Self {
+        Self { head, bytes, lines: head.lines(bytes), hides_status: false }
     }
 
-    /// The fields of a script (RFC 3875 §6.3).
-    pub(crate) fn of_script(lines: Lines<'b>, names_fields: bool) -> Self {
-        Self { is_of_script: true, ..Self::new(lines, names_fields) }
+    /// These fields without `Status`.
+    pub(crate) fn without_status(self) -> Self {
+        Self { hides_status: true, ..self }
     }
 
     /// Writes the fields, each in a line. Returns whether `Date` is among them.
-    pub fn write(mut self, out: &mut Vec<u8>) -> bool {
+    #[inline]
+    pub fn write(self, out: &mut Vec<u8>) -> bool {
+        match self.head.passed_on(self.bytes) {
+            Some(lines) if !self.head.names_fields && !self.hides_status => {
+                lines.for_each(|lines| out.extend_from_slice(lines));
+                self.head.has_date
+            }
+            _ => self.write_each(out),
+        }
+    }
+
+    #[inline(never)]
+    fn write_each(mut self, out: &mut Vec<u8>) -> bool {
         let mut has_date = false;
         while let Some((name, value, line)) = self.next_line() {
             has_date |= is_name(name, b"date");
@@ -39,14 +51,16 @@ impl<'b> ReplyFields<'b> {
         upgrades(self.lines.clone())
     }
 
-    #[inline]
     fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
         loop {
             let found = self.lines.next_line()?;
-            if self.is_of_script && found.0.eq_ignore_ascii_case(b"status") {
+            if self.hides_status && is_name(found.0, b"status") {
                 continue;
             }
-            if !is_for_one_hop(found.0) && !self.named.contains(found.0) {
+            let is_named = || {
+                Named::new(&self.head.lines(self.bytes), self.head.names_fields).contains(found.0)
+            };
+            if !is_for_one_hop(found.0) && !is_named() {
                 return Some(found);
             }
         }
@@ -63,10 +77,9 @@ pub(crate) fn put_field(out: &mut Vec<u8>, (name, value, line): (&[u8], &[u8], &
     if is_usual {
         return out.extend_from_slice(line);
     }
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
 }
 
 impl<'b> Iterator for ReplyFields<'b> {
@@ -91,10 +104,16 @@ impl<'b> Named<'b> {
         Self { lines: names_fields.then(|| lines.clone()) }
     }
 
+    #[inline]
     pub(crate) fn contains(&self, name: &[u8]) -> bool {
-        let Some(lines) = &self.lines else { return false };
-        !is_protected(name) && options(lines.clone()).any(|named| named.eq_ignore_ascii_case(name))
+        self.lines.as_ref().is_some_and(|lines| is_named(lines, name))
     }
+}
+
+#[cold]
+#[inline(never)]
+fn is_named(lines: &Lines<'_>, name: &[u8]) -> bool {
+    !is_protected(name) && options(lines.clone()).any(|named| named.eq_ignore_ascii_case(name))
 }
 
 /// The values of all `Upgrade` fields.
@@ -127,23 +146,6 @@ pub(crate) fn is_forwarded(name: &[u8]) -> bool {
     }
 }
 
-/// Whether a field is for one hop by its definition; framing included, which is made anew.
-#[inline]
-pub(crate) fn is_for_one_hop(name: &[u8]) -> bool {
-    let is = |other: &[u8]| is_name(name, other);
-    match name.len() {
-        2 => is(b"te"),
-        7 => is(b"trailer") || is(b"upgrade"),
-        10 => is(b"connection") || is(b"keep-alive"),
-        14 => is(b"content-length"),
-        16 => is(b"proxy-connection"),
-        17 => is(b"transfer-encoding"),
-        18 => is(b"proxy-authenticate"),
-        19 => is(b"proxy-authorization"),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use http1::parse_response_head;
@@ -157,11 +159,11 @@ mod tests {
             Keep-Alive: 6\r\nConnection: x-hop, Host\r\nHost: 7\r\ndate: 8\r\nEmpty:\r\n\r\n";
         let head = parse_response_head(reply, false).unwrap().unwrap();
         let mut out = Vec::new();
-        assert!(ReplyFields::new(head.lines(reply), head.names_fields).write(&mut out));
+        assert!(ReplyFields::new(&head, reply).write(&mut out));
         let expected = "Usual: 1\r\nWide: 2\r\nBare: 3\r\nClose: 4\r\nHost: 7\r\ndate: 8\r\n\
             Empty: \r\n";
         assert_eq!(String::from_utf8_lossy(&out), expected);
-        let named = ReplyFields::new(head.lines(reply), head.names_fields);
+        let named = ReplyFields::new(&head, reply);
         let written = named.map(|(name, value)| [name, b": ", value, b"\r\n"].concat());
         assert_eq!(written.collect::<Vec<_>>().concat(), out);
     }

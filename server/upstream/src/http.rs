@@ -7,11 +7,11 @@
 use std::net::IpAddr;
 
 use http1::{BodyFraming, BodySkipper, Expectation, Head, Method, ResponseBody, ResponseHead};
-use http1::{Target, Version, is_name, parse_response_head};
+use http1::{Target, Version, is_for_one_hop, is_name, parse_response_head};
 
 use crate::downstream::{Body, Downstream, Length};
 use crate::failure::Failure;
-use crate::fields::{Named, ReplyFields, is_for_one_hop, is_forwarded, put_field};
+use crate::fields::{Named, ReplyFields, is_forwarded, put_field};
 use crate::origin::Origin;
 use crate::outgoing::Outgoing;
 use crate::tick::Tick;
@@ -130,17 +130,8 @@ impl Http {
         is_unheard && self.out.rewind(self.is_idempotent)
     }
 
-    /// Prepares more to send, if everything is sent that was prepared.
-    #[inline]
+    /// Prepares more to send. Only while the body is awaited.
     pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Result<(), Failure> {
-        if !self.out.is_sent() || matches!(self.body, RequestBody::Whole) {
-            return Ok(());
-        }
-        self.refill_body(d, now)
-    }
-
-    #[inline(never)]
-    fn refill_body<D: Downstream>(&mut self, d: &mut D, now: Tick) -> Result<(), Failure> {
         if let RequestBody::ToBeAskedFor(until) = &mut self.body {
             until.get_or_insert(now.plus_ms(ASK_MS));
             return Ok(());
@@ -181,6 +172,7 @@ impl Http {
     }
 
     /// Whether nothing is left to send for now, and more is to come from the client.
+    #[inline]
     pub(crate) fn awaits_body(&self) -> bool {
         !matches!(self.body, RequestBody::Whole) && self.out.is_sent()
     }
@@ -264,7 +256,7 @@ impl Http {
         if head.len > HEAD_BYTES_MAX {
             return Err(Failure::HeadTooLarge);
         }
-        let fields = ReplyFields::new(head.lines(bytes), head.names_fields);
+        let fields = ReplyFields::new(head, bytes);
         if head.status < 200 {
             self.interims += 1;
         }
@@ -448,18 +440,25 @@ fn put_address(out: &mut Vec<u8>, address: IpAddr) {
     let IpAddr::V4(address) = address else {
         return out.extend_from_slice(address.to_string().as_bytes());
     };
+    let mut text = [0; 15]; // of 255.255.255.255
+    let mut len = 0;
+    let mut put = |byte| {
+        text[len] = byte;
+        len += 1;
+    };
     for (index, octet) in address.octets().into_iter().enumerate() {
         if index > 0 {
-            out.push(b'.');
+            put(b'.');
         }
         if octet >= 100 {
-            out.push(b'0' + octet / 100);
+            put(b'0' + octet / 100);
         }
         if octet >= 10 {
-            out.push(b'0' + octet / 10 % 10);
+            put(b'0' + octet / 10 % 10);
         }
-        out.push(b'0' + octet % 10);
+        put(b'0' + octet % 10);
     }
+    out.extend_from_slice(&text[..len]);
 }
 
 /// Writes a chunk (RFC 9112 §7.1).

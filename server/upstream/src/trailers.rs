@@ -1,10 +1,12 @@
 //! Trailer fields (RFC 9110 §6.5), which follow content in chunks: which clients take them, and
 //! which of them are passed on. They never become fields of a head.
 
-use http1::{BodyError, BodySkipper, Head, Lines, Version, is_name, list, trailer_lines};
+use http1::{
+    BodyError, BodySkipper, Head, Lines, Version, is_for_one_hop, is_name, list, trailer_lines,
+};
 
 use crate::downstream::Downstream;
-use crate::fields::{Named, is_for_one_hop, is_forwarded, options, put_field};
+use crate::fields::{Named, is_forwarded, options, put_field};
 
 /// Whether the client takes the trailers of a reply. It says so for its own hop (RFC 9110 §10.1.4),
 /// and most requests name nothing in `Connection`.

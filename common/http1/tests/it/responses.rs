@@ -8,15 +8,15 @@ fn a_head_is_written() {
     let mut out = b"before".to_vec();
     let mut head = HeadWriter::new(&mut out, 206);
     head.field("Content-Type", b"text/html; charset=utf-8");
-    head.field_number("Content-Length", 0);
-    head.field_number("X-Most", u64::MAX);
+    head.content_length(0);
+    head.content_length(u64::MAX);
     head.field("X-Empty", b"");
     head.field("X-Tab", b"a\tb\xff");
     head.finish();
     let expected = b"beforeHTTP/1.1 206 Partial Content\r\n\
         Content-Type: text/html; charset=utf-8\r\n\
         Content-Length: 0\r\n\
-        X-Most: 18446744073709551615\r\n\
+        Content-Length: 18446744073709551615\r\n\
         X-Empty: \r\n\
         X-Tab: a\tb\xff\r\n\
         \r\n";

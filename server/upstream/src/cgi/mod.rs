@@ -103,6 +103,7 @@ impl Cgi {
     }
 
     /// Whether nothing is left to send for now, and more is to come from the client.
+    #[inline]
     pub(crate) fn awaits_body(&self) -> bool {
         !self.is_body_whole && self.out.is_sent()
     }
@@ -112,11 +113,8 @@ impl Cgi {
         false
     }
 
-    /// Prepares more to send, if everything is sent that was prepared.
+    /// Prepares more to send. Only while the body is awaited.
     pub(crate) fn refill<D: Downstream>(&mut self, d: &mut D, _: Tick) -> Result<(), Failure> {
-        if !self.awaits_body() {
-            return Ok(());
-        }
         let n = match d.body() {
             Body::Pending => return Ok(()),
             Body::Broken(status) => return Err(Failure::Request(status)),

@@ -1,9 +1,9 @@
 //! What a script is told of its request: the variables of CGI (RFC 3875 §4.1), in the form of
 //! FastCGI or as a program has them.
 
-use http1::{BodyFraming, Head, Target};
+use http1::{BodyFraming, Head, Target, is_for_one_hop};
 
-use crate::fields::{Named, is_for_one_hop, is_forwarded};
+use crate::fields::{Named, is_forwarded};
 use crate::origin::Origin;
 
 /// A request to a script, beside its head.

@@ -129,11 +129,14 @@ impl ScriptReply {
         head: &ResponseHead,
         bytes: &[u8],
     ) -> Result<(), Failure> {
-        let fields = ReplyFields::of_script(head.lines(bytes), head.names_fields);
-        let status = match bytes.starts_with(STATUS_LINE) {
+        let mut fields = ReplyFields::new(head, bytes);
+        let (status, has_field) = match bytes.starts_with(STATUS_LINE) {
             true => script_status(head, bytes)?,
-            false => head.status,
+            false => (head.status, true),
         };
+        if has_field {
+            fields = fields.without_status();
+        }
         match status {
             101 => return Err(Failure::Switched),
             103 => d.interim(103, fields),
@@ -171,21 +174,28 @@ impl ScriptReply {
 }
 
 /// The status of a script's reply (RFC 3875 §6.3): that of the field, 302 with a location and
-/// without one, or else 200.
-fn script_status(head: &ResponseHead, bytes: &[u8]) -> Result<u16, Failure> {
-    let value = |name: &[u8]| {
-        head.lines(bytes).find(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-    };
-    match value(b"status") {
+/// without one, or else 200. Returns whether there is the field, too.
+fn script_status(head: &ResponseHead, bytes: &[u8]) -> Result<(u16, bool), Failure> {
+    let mut status = None;
+    let (mut has_location, mut has_type) = (false, false);
+    for (name, value) in head.lines(bytes) {
+        match name.len() {
+            6 if is_name(name, b"status") => status = status.or(Some(value)),
+            8 => has_location |= is_name(name, b"location"),
+            12 => has_type |= is_name(name, b"content-type"),
+            _ => {}
+        }
+    }
+    match status {
         Some(
             [h @ b'1'..=b'9', t @ b'0'..=b'9', o @ b'0'..=b'9']
             | [h @ b'1'..=b'9', t @ b'0'..=b'9', o @ b'0'..=b'9', b' ', ..],
         ) => {
             let [h, t, o] = [h, t, o].map(|digit| u16::from(digit - b'0'));
-            Ok(h * 100 + t * 10 + o)
+            Ok((h * 100 + t * 10 + o, true))
         }
-        None if value(b"location").is_some() => Ok(302),
-        None if value(b"content-type").is_some() => Ok(200),
+        None if has_location => Ok((302, false)),
+        None if has_type => Ok((200, false)),
         Some(_) | None => Err(Failure::ScriptHead),
     }
 }

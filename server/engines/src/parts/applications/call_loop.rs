@@ -60,6 +60,11 @@ pub(crate) trait CallLoop: Offload {
     /// Closes a connection to an application.
     fn close_line(&mut self, line: Self::Line);
 
+    /// Goes on with a client after an event of its application: at once, or in its turn.
+    fn resume(&mut self, client: u64) {
+        self.queue_client(client);
+    }
+
     fn table(&mut self) -> &mut Table<Self::Line> {
         self.call_parts().0
     }
@@ -141,7 +146,8 @@ pub(crate) trait CallLoop: Offload {
         out.call.connected(true, now);
         match self.table().use_kept(key, out) {
             Ok(()) => {
-                self.join(key);
+                let joint = self.move_bytes(key);
+                self.joined(key, joint);
                 true
             }
             Err(out) => self.connect(out, server),
@@ -297,13 +303,12 @@ pub(crate) trait CallLoop: Offload {
         self.moved(key, joint);
     }
 
-    /// Has a call wait or end after bytes were moved at its application's end. Its client goes on
-    /// in its turn.
+    /// Has a call wait or end after bytes were moved at its application's end. Its client goes on.
     fn moved(&mut self, key: u64, joint: Option<Joint>) {
         let Some(Upstream { out: Some(out), .. }) = self.table().slots.get(key) else { return };
         let client = out.client;
         self.joined(key, joint);
-        self.queue_client(client);
+        self.resume(client);
     }
 
     /// A connection could not be made: another server is tried.
@@ -437,9 +442,11 @@ pub(crate) trait CallLoop: Offload {
     #[inline(never)]
     fn expire_calls(&mut self) -> Option<Tick> {
         let now = self.now();
-        if self.table().next_check().is_some_and(|moment| moment <= now) {
-            self.expire_calls_at(now);
+        match self.table().next_check() {
+            Some(moment) if moment <= now => {}
+            next => return next,
         }
+        self.expire_calls_at(now);
         self.table().next_check()
     }
 

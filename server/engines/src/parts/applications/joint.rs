@@ -114,6 +114,7 @@ fn join_at<D: Downstream>(
     now: Tick,
 ) -> Joint {
     loop {
+        let mut receives = false;
         let outcome = match call.next(d, now) {
             Next::Connect | Next::ConnectAnew => return Joint::Anew,
             Next::Over { keeps } => return Joint::Over { keeps: keeps && !line.is_hung_up },
@@ -127,7 +128,10 @@ fn join_at<D: Downstream>(
                 call.sending_ended();
                 continue;
             }
-            Next::Recv => None,
+            Next::Recv => {
+                receives = true;
+                None
+            }
             Next::Send(_) if line.is_full => None,
             Next::Send(bytes) => {
                 Some(os::send::send(socket, bytes, false).map(|n| (n, bytes.len())))
@@ -145,7 +149,7 @@ fn join_at<D: Downstream>(
             Some(Err(_)) => (line.is_full, line.is_broken) = (true, true),
             None => {}
         }
-        let receives = call.wants_input(d);
+        receives = receives || call.wants_input(d);
         if !(receives && line.receive(socket, call, d, buffer, now)) {
             line.wanted = match (is_sending && !line.is_broken, receives) {
                 (true, true) => Interest::READ.with(Interest::WRITE),

@@ -48,6 +48,13 @@ impl CallLoop for Reactor {
         self.watch.follow_socket(line.socket.as_fd(), watched, wanted, key | MARK)
     }
 
+    /// The event is the client's as much as one of its own socket: it is handled at once.
+    fn resume(&mut self, client: u64) {
+        if self.connections.get(client).is_some_and(|slot| !slot.is_queued) {
+            self.drive(client);
+        }
+    }
+
     fn close_line(&mut self, line: WatchedLine) {
         let WatchedLine { line, mut watched } = line;
         self.watch.leave_socket(line.socket.as_fd(), &mut watched);
