@@ -51,6 +51,11 @@ impl Downstream for Client {
         self.heads.push((status, length, lines));
     }
 
+    fn redirect(&mut self, target: &[u8]) {
+        assert!(target.starts_with(b"/") && !target.starts_with(b"//"));
+        self.heads.push((302, Length::Unknown, target.to_vec()));
+    }
+
     fn room(&mut self) -> usize {
         usize::MAX
     }
@@ -87,6 +92,7 @@ fn receive<'b>(pieces: impl Iterator<Item = &'b [u8]>) -> Client {
         script_name: b"/a.php",
         path_info: b"",
         body_bytes: None,
+        asked: None,
     };
     let mut call = Call::fastcgi(Arc::new(Application::new(settings, 0)), &head, &script, NOW);
     call.connected(false, NOW);

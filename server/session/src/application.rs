@@ -15,7 +15,7 @@ use crate::named_file::FileSource;
 use crate::request_body::CONTINUE;
 use crate::response::{Incoming, Prepared, Request, Response};
 use crate::spool::Spool;
-use crate::stream::Stream;
+use crate::stream::{Instead, Stream};
 use crate::worker::Worker;
 
 /// The status of a request with more fields than a program can be told (RFC 6585 §5).
@@ -97,6 +97,7 @@ impl Response<'_> {
         self.exchange.then = Then::Application(Box::new(Stream {
             owes_continue: expects && !is_spooled,
             body_bytes_max,
+            application: index,
             files: FileSource::of(w, host, &application),
             spool: is_spooled.then(|| Spool::new(application, script.cloned())),
             reply_bytes_max: w.limits.reply_bytes_max,
@@ -157,7 +158,20 @@ impl Response<'_> {
         let stream = self.exchange.stream()?;
         match stream.failure {
             Some(failure) => Some(self.call_failed(w, failure.status())),
-            None => stream.named_file.is_some().then(|| self.send_named_file(w)),
+            None => stream.instead.is_some().then(|| self.answer_instead(w)),
+        }
+    }
+
+    /// Answers with what an application has named in place of its reply.
+    #[cold]
+    pub(crate) fn answer_instead(&mut self, w: &mut Worker) -> Prepared {
+        let Then::Application(mut stream) = std::mem::take(&mut self.exchange.then) else {
+            return Prepared::Nothing;
+        };
+        match stream.instead.take() {
+            Some(Instead::File(named)) => self.send_named_file(w, named),
+            Some(Instead::Request(target)) => self.answer_redirect(w, stream.application, &target),
+            None => Prepared::Nothing,
         }
     }
 

@@ -598,8 +598,8 @@ impl Connection {
             self.state = if stream.is_complete { State::Writing } else { State::Streaming };
         } else if let Some(failure) = stream.failure {
             self.fail_call(w, failure.status());
-        } else if stream.is_complete && stream.named_file.is_some() {
-            let prepared = self.response(w).send_named_file(w);
+        } else if stream.is_complete && stream.instead.is_some() {
+            let prepared = self.response(w).answer_instead(w);
             self.follow(w, prepared);
         } else if stream.is_complete {
             self.finish(w);

@@ -43,7 +43,8 @@ pub(crate) struct Exchange {
     pub(crate) input_at: usize,
     /// How many bytes after `input_at` the head parser has scanned.
     pub(crate) scanned: usize,
-    /// The request's head, kept while a job runs and for the log.
+    /// The request's head, kept while a job runs and for the log. If a script has redirected the
+    /// request, it is that of the new one, and the one that the client has sent follows.
     pub(crate) head: Vec<u8>,
     /// Bytes to send ahead of the body; those before `out_at` are sent.
     pub(crate) out: Vec<u8>,
@@ -139,6 +140,8 @@ pub(crate) struct Draft {
     pub(crate) started: Tick,
     /// The virtual host.
     pub(crate) host: usize,
+    /// How often scripts have redirected the request.
+    pub(crate) redirects: u8,
     pub(crate) is_head: bool,
     pub(crate) is_http10: bool,
 }

@@ -24,6 +24,7 @@ mod failure;
 mod job;
 mod limits;
 mod listings;
+mod local_redirect;
 mod lookup;
 mod named_file;
 mod op;

@@ -11,7 +11,7 @@ use site::path;
 use site::resource::{Entry, Resource};
 use upstream::{Application, ReplyFields};
 
-use crate::exchange::{Purpose, Then};
+use crate::exchange::Purpose;
 use crate::job::{Done, Job};
 use crate::response::{Prepared, Request, Response, path_for_rules};
 use crate::worker::Worker;
@@ -42,8 +42,6 @@ pub(crate) struct NamedFile {
     path: Result<Box<[u8]>, &'static str>,
     /// The lines of fields that are the application's.
     fields: Vec<u8>,
-    /// Bytes of content that came with the name.
-    pub(crate) dropped_bytes: usize,
 }
 
 impl NamedFile {
@@ -71,7 +69,6 @@ impl NamedFile {
             name: name.into(),
             path,
             fields: kept,
-            dropped_bytes: 0,
         })
     }
 
@@ -110,11 +107,7 @@ fn is_kept(name: &[u8]) -> bool {
 impl Response<'_> {
     /// Answers with the file that the application has named whose call is over.
     #[cold]
-    pub(crate) fn send_named_file(&mut self, w: &mut Worker) -> Prepared {
-        let Then::Application(mut stream) = std::mem::take(&mut self.exchange.then) else {
-            return Prepared::Nothing;
-        };
-        let Some(named) = stream.named_file.take() else { return Prepared::Nothing };
+    pub(crate) fn send_named_file(&mut self, w: &mut Worker, named: Box<NamedFile>) -> Prepared {
         self.with_request(w, |response, w, request| response.look_up_named_file(w, request, named))
     }
 

@@ -19,7 +19,8 @@ use crate::worker::Worker;
 ///
 /// If [`Reply::take_job`] returns a call of an application, its driver moves bytes between the
 /// call and the client until the call is over ([`Reply::stream`], [`Reply::to_send`],
-/// [`Reply::ingest`]), and goes on with what is left to send, and with [`Reply::refill`].
+/// [`Reply::ingest`]), and goes on with what is left to send, and with [`Reply::refill`], which may
+/// prepare another call.
 pub struct Reply {
     pub(crate) exchange: Box<Exchange>,
     pub(crate) after: After,
@@ -125,6 +126,11 @@ impl Reply {
     #[must_use]
     pub fn unread(&self) -> &[u8] {
         self.exchange.unread()
+    }
+
+    /// Drops those bytes, which its driver has now: another call may follow.
+    pub fn drop_unread(&mut self) {
+        self.exchange.consume(self.unread().len());
     }
 
     /// Whether to receive while an application is called. A client that has sent 16 KiB ahead

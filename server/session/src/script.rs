@@ -15,6 +15,7 @@ use upstream::{Application, Call, Origin, ScriptRequest};
 use crate::after::After;
 use crate::exchange::{Draft, Purpose};
 use crate::job::{Done, Job};
+use crate::local_redirect::sent_head;
 use crate::response::{Incoming, Prepared, Request, Response};
 use crate::worker::Worker;
 
@@ -149,12 +150,13 @@ impl Response<'_> {
         }
     }
 
-    fn answer_from_files(&mut self, w: &mut Worker, incoming: Incoming<'_>) -> Prepared {
+    pub(crate) fn answer_from_files(&mut self, w: &mut Worker, incoming: Incoming<'_>) -> Prepared {
         let Incoming { request, arrived, is_last } = incoming;
-        let started = self.exchange.draft.started;
+        let Draft { started, redirects, .. } = self.exchange.draft;
         let Request { bytes, head, .. } = request;
         let prepared = self.respond_from_files(w, bytes, head, arrived, is_last);
-        self.exchange.draft.started = started;
+        let draft = &mut self.exchange.draft;
+        (draft.started, draft.redirects) = (started, redirects);
         prepared
     }
 
@@ -176,6 +178,7 @@ impl Response<'_> {
             }
             Target::Asterisk | Target::Authority => b"",
         };
+        let sent = sent_head(request.bytes, request.head, &w.limits.head);
         let script = ScriptRequest {
             origin,
             peer_port: self.peer.port(),
@@ -183,6 +186,7 @@ impl Response<'_> {
             script_name: script.map_or(b"", |script| &script.name),
             path_info: script.map_or(path, |script| &script.path_info),
             body_bytes,
+            asked: sent.map(|head| head.target),
         };
         match application.programs() {
             None => Some(Call::fastcgi(application, request.head, &script, w.now())),

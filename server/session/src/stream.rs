@@ -19,8 +19,8 @@ use crate::worker::Worker;
 /// The status that is logged for a client that leaves before its reply begins. It is never sent.
 const CLIENT_LEFT: u16 = 499;
 
-/// Content that a file is named in place of is received up to this size, so that the connection to
-/// the application can be kept.
+/// Content in place of which something else is answered is received up to this size, so that the
+/// connection to the application can be kept.
 const DROPPED_BYTES_MAX: usize = 64 * 1024;
 
 /// The status of a reply that switches the protocol (RFC 9110 §15.2.2).
@@ -56,8 +56,19 @@ pub(crate) struct Stream {
     pub(crate) reply_bytes_max: usize,
     /// Where the files are that the application may name in place of content, if it may.
     pub(crate) files: Option<FileSource>,
-    /// The file that it has named.
-    pub(crate) named_file: Option<Box<NamedFile>>,
+    /// The number of the application.
+    pub(crate) application: usize,
+    /// What is answered in place of its reply.
+    pub(crate) instead: Option<Instead>,
+    /// Bytes of content that came with that.
+    pub(crate) dropped_bytes: usize,
+}
+
+/// What an application has named that is to be answered in place of its reply.
+pub(crate) enum Instead {
+    File(Box<NamedFile>),
+    /// The answer to a request for this path and query.
+    Request(Box<[u8]>),
 }
 
 impl Stream {
@@ -71,16 +82,18 @@ impl Stream {
     /// do.
     fn takes_file(&mut self, fields: &ReplyFields<'_>) -> bool {
         let named = self.files.as_ref().and_then(|files| NamedFile::new(files, fields));
-        self.named_file = named.map(Box::new);
-        self.named_file.is_some()
+        self.instead = named.map(|named| Instead::File(Box::new(named)));
+        self.instead.is_some()
     }
 
-    /// Drops content that a file is named in place of. Of too much of it the end is not waited for.
-    /// Returns whether there is such a file.
+    /// Drops content in place of which something else is answered. Of too much of it the end is not
+    /// waited for. Returns whether there is such an answer.
     fn drops(&mut self, content_bytes: usize) -> bool {
-        let Some(named) = &mut self.named_file else { return false };
-        named.dropped_bytes += content_bytes;
-        self.is_complete |= named.dropped_bytes > DROPPED_BYTES_MAX;
+        if self.instead.is_none() {
+            return false;
+        }
+        self.dropped_bytes += content_bytes;
+        self.is_complete |= self.dropped_bytes > DROPPED_BYTES_MAX;
         true
     }
 }
@@ -378,6 +391,14 @@ impl Downstream for StreamRef<'_> {
             exchange.draft.status = status;
         }
         self.put_head(status, length, fields);
+    }
+
+    fn redirect(&mut self, target: &[u8]) {
+        let Some(Parts { exchange, after, .. }) = self.parts() else { return };
+        if let Some(stream) = exchange.stream_mut() {
+            stream.instead = Some(Instead::Request(target.into()));
+            close_if_uninvited(stream, after);
+        }
     }
 
     fn room(&mut self) -> usize {

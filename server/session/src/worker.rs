@@ -15,6 +15,7 @@ use crate::counters::Counters;
 use crate::exchange::Exchange;
 use crate::limits::Limits;
 use crate::listings::Listings;
+use crate::local_redirect::sent_head;
 use crate::lookup::EntryCache;
 use crate::shared_level::SharedLevel;
 
@@ -193,10 +194,13 @@ impl Worker {
         let (unix_us, duration_us) = (self.unix_us(), self.now().since(draft.started));
         let limits = self.limits.head;
         let Some(log) = &mut self.log else { return };
-        let head = match http1::parse_head(&exchange.head, 0, &limits) {
+        let mut head = match http1::parse_head(&exchange.head, 0, &limits) {
             Ok(Parsed::Complete(head)) => Some(head),
             _ => None,
         };
+        if draft.redirects > 0 {
+            head = head.and_then(|head| sent_head(&exchange.head, &head, &limits));
+        }
         let head = head.as_ref();
         log.record(&Record {
             peer,

@@ -20,6 +20,11 @@ pub trait Downstream {
     /// all that the application does (RFC 9110 §7.8).
     fn reply(&mut self, status: u16, length: Length, fields: ReplyFields<'_>);
 
+    /// Takes a redirect to a path and a query of this server in place of the reply's head, as
+    /// scripts may send one (RFC 3875 §6.2.2): the client gets the answer to a request for those,
+    /// and content that is pushed is dropped.
+    fn redirect(&mut self, target: &[u8]);
+
     /// How many bytes of content are welcome. 0: nothing is to be received until there is room
     /// again. More may be pushed all the same: what was received already.
     fn room(&mut self) -> usize;

@@ -270,6 +270,13 @@ impl Application {
         self.report(&Diagnostic { name: &self.name, target, line: line.as_bytes() });
     }
 
+    /// Reports that a redirect to a path of this server was not followed.
+    pub fn report_redirect(&self, target: &[u8], location: &[u8], why: &str) {
+        let location = String::from_utf8_lossy(location);
+        let line = format!("a local redirect of it is not followed: {why}: {location}");
+        self.report(&Diagnostic { name: &self.name, target, line: line.as_bytes() });
+    }
+
     pub(crate) fn report_too_large(&self, target: &[u8]) {
         let line = format!("431: the request has more than {START_BYTES_MAX} bytes of variables");
         self.report(&Diagnostic { name: &self.name, target, line: line.as_bytes() });

@@ -61,6 +61,7 @@ impl Conversation<'_> {
         input.consume(input.len());
         self.converse(driven, reply, input.spare())?;
         input.append(reply.unread());
+        reply.drop_unread();
         Ok(Prepared::Bytes)
     }
 

@@ -199,7 +199,7 @@ fn failures_have_their_status_and_the_server_goes_on() {
                 "error" => vec![Does::Send(record(7, b"PHP Fatal error")), Does::Send(end(0))],
                 "full" => vec![Does::Send(end(2))],
                 "stall" => vec![Does::Stall],
-                "moved" => reply("Location: /elsewhere", b""),
+                "moved" => reply("Location: http://h/elsewhere", b""),
                 "teapot" => reply("Status: 418 Teapot", b""),
                 _ => reply(HTML, b"ok"),
             }

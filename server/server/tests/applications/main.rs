@@ -9,6 +9,7 @@ mod fastcgi_server;
 #[path = "../it/harness.rs"]
 mod harness;
 mod hostile_replies;
+mod local_redirects;
 mod php;
 mod real_servers;
 mod sendfile;

@@ -23,6 +23,8 @@ pub struct ScriptRequest<'r> {
     pub path_info: &'r [u8],
     /// The length of a body that came in chunks, once it is known.
     pub body_bytes: Option<u64>,
+    /// The target that the client has asked for, if another script has redirected its request.
+    pub asked: Option<Target<'r>>,
 }
 
 /// Variables as they are written one after the other.
@@ -81,15 +83,11 @@ fn put_request(out: &mut Variables, head: &Head<'_>, script: &ScriptRequest<'_>)
     out.put(b"REQUEST_METHOD", head.method_bytes);
     out.put(b"SERVER_PROTOCOL", head.version.as_str().as_bytes());
     // The target as it was sent, byte by byte; of an absolute one, what follows the authority.
-    let (path, query) = match head.target {
-        Target::Path { path, query } => (path, query),
-        Target::Asterisk | Target::Authority => (&b"*"[..], None),
-    };
-    match query {
-        Some(query) => out.put_two(b"REQUEST_URI", path, &[b"?", query].concat()),
-        None => out.put(b"REQUEST_URI", path),
+    match parts(script.asked.unwrap_or(head.target)) {
+        (path, Some(query)) => out.put_two(b"REQUEST_URI", path, &[b"?", query].concat()),
+        (path, None) => out.put(b"REQUEST_URI", path),
     }
-    out.put(b"QUERY_STRING", query.unwrap_or_default());
+    out.put(b"QUERY_STRING", parts(head.target).1.unwrap_or_default());
     let length = match head.body {
         BodyFraming::None => None,
         BodyFraming::Length(length) => Some(length),
@@ -103,6 +101,14 @@ fn put_request(out: &mut Variables, head: &Head<'_>, script: &ScriptRequest<'_>)
     let (name, port) = server(head.host.unwrap_or(script.origin.authority.as_bytes()));
     out.put(b"SERVER_NAME", name);
     out.put(b"SERVER_PORT", port);
+}
+
+/// The path and the query of a target.
+fn parts(target: Target<'_>) -> (&[u8], Option<&[u8]>) {
+    match target {
+        Target::Path { path, query } => (path, query),
+        Target::Asterisk | Target::Authority => (b"*", None),
+    }
 }
 
 /// The name and the port that a client has asked for; the port of HTTP if it has named none.

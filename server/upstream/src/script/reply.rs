@@ -2,7 +2,7 @@
 //!
 //! The head is read by `http1`: there is no second reading of fields that could differ.
 
-use http1::{BodyFraming, ResponseBody, ResponseError, ResponseHead};
+use http1::{BodyFraming, ResponseBody, ResponseError, ResponseHead, is_name};
 
 use crate::downstream::{Downstream, Length};
 use crate::failure::Failure;
@@ -148,7 +148,10 @@ impl ScriptReply {
                     _ => (Length::Unknown, ToCome::UntilEnd),
                 };
                 self.to_come = to_come;
-                d.reply(status, length, fields);
+                match local_redirect(head, bytes) {
+                    Some(target) => d.redirect(target),
+                    None => d.reply(status, length, fields),
+                }
             }
         }
         Ok(())
@@ -185,6 +188,17 @@ fn script_status(head: &ResponseHead, bytes: &[u8]) -> Result<u16, Failure> {
         None if value(b"content-type").is_some() => Ok(200),
         Some(_) | None => Err(Failure::ScriptHead),
     }
+}
+
+/// The path and query of a local redirect (RFC 3875 §6.2.2), which is a `Location` and nothing
+/// else: beside other fields it is for the client, which would not get those.
+fn local_redirect<'b>(head: &'b ResponseHead, bytes: &'b [u8]) -> Option<&'b [u8]> {
+    let mut lines = head.lines(bytes);
+    let (name, target) = lines.next()?;
+    let is_local =
+        target.starts_with(b"/") && !target.starts_with(b"//") && !target.contains(&b'#');
+    let is_only = is_name(name, b"location") && lines.next().is_none();
+    (is_only && is_local && bytes.starts_with(STATUS_LINE)).then_some(target)
 }
 
 /// What is wrong with the head of a script: what makes it no head is none of HTTP's.

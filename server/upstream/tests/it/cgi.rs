@@ -24,6 +24,7 @@ fn script() -> ScriptRequest<'static> {
         script_name: b"/cgi-bin/a",
         path_info: b"/b",
         body_bytes: None,
+        asked: None,
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Client {
     pub(crate) broken: Option<u16>,
     /// Interim responses, and then the reply: status, length, and fields.
     pub(crate) heads: Vec<(u16, Length, String)>,
+    /// The target of a redirect in place of the reply's head.
+    pub(crate) redirect: Option<String>,
     pub(crate) content: Vec<u8>,
     /// The lines of the reply's trailer.
     pub(crate) trailers: String,
@@ -41,6 +43,7 @@ impl Default for Client {
             piece_bytes_max: usize::MAX,
             broken: None,
             heads: Vec::new(),
+            redirect: None,
             content: Vec::new(),
             trailers: String::new(),
             room: usize::MAX,
@@ -78,6 +81,10 @@ impl Downstream for Client {
     fn reply(&mut self, status: u16, length: Length, fields: ReplyFields<'_>) {
         assert!(self.content.is_empty() && !self.is_complete, "the head comes first, and once");
         self.heads.push((status, length, text(fields)));
+    }
+
+    fn redirect(&mut self, target: &[u8]) {
+        self.redirect = Some(String::from_utf8(target.to_vec()).expect("it is text here"));
     }
 
     fn room(&mut self) -> usize {

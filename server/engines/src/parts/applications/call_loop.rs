@@ -91,6 +91,7 @@ pub(crate) trait CallLoop: Offload {
     }
 
     fn begin_call(&mut self, client: u64) -> Begun {
+        self.end_if_unwanted(client); // the last one may have been left before its end
         let Some(slot) = self.client(client) else { return Begun::Away };
         let (id, job) = slot.connection.take_job();
         let Job::Application(call) = job else { unreachable!("the caller has looked") };

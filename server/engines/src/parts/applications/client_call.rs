@@ -60,6 +60,7 @@ impl<S: AsFd + From<OwnedFd>> ClientCall<S> {
     ) -> bool {
         match lent.connection.job() {
             Some(Job::Application(_)) => {
+                self.end(); // the last one may have been left before its end
                 let (id, job) = lent.connection.take_job();
                 let Job::Application(call) = job else { unreachable!("it was looked at") };
                 let driven = DrivenCall::begin(pool, call, waker, lent.worker.now());

@@ -29,6 +29,7 @@ pub(super) fn script() -> ScriptRequest<'static> {
         script_name: b"/a.php",
         path_info: b"",
         body_bytes: None,
+        asked: None,
     }
 }
 

@@ -63,7 +63,7 @@ fn the_status_of_an_application_is_only_reported() {
     assert_eq!(*lines.lock().unwrap(), ["fastcgi://app.test:3000: /a.php: it ended with status 3"]);
 }
 
-/// The heads of scripts. Local redirects are sent to the client, as others are.
+/// The heads of scripts. Local redirects that have other fields are the client's, as others are.
 #[test]
 fn the_head_of_a_script_becomes_that_of_a_reply() {
     let reply = |head: &str| [output(head), output("hello"), end()].concat();
@@ -75,13 +75,28 @@ fn the_head_of_a_script_becomes_that_of_a_reply() {
     check("Status: 404 Not Found\r\nX: y\r\n\r\n", 404, unknown, "X: y");
     check("status: 201\nContent-Type: a/b\n\n", 201, unknown, "Content-Type: a/b");
     check("Location: http://b.test/\r\n\r\n", 302, unknown, "Location: http://b.test/");
-    check("Location: /other.php\r\n\r\n", 302, unknown, "Location: /other.php");
+    check("Location: /a\r\nX: y\r\n\r\n", 302, unknown, "Location: /a\nX: y");
+    check("Location: //b.test/\r\n\r\n", 302, unknown, "Location: //b.test/");
+    check("Location: /a#b\r\n\r\n", 302, unknown, "Location: /a#b");
+    check("HTTP/1.1 302 Found\r\nLocation: /a\r\n\r\n", 302, unknown, "Location: /a");
     check("Status: 303\r\nLocation: /x\r\n\r\n", 303, unknown, "Location: /x");
     check("HTTP/1.1 418 Teapot\r\nX: y\r\n\r\n", 418, unknown, "X: y");
     check("Content-Length: 5\r\nStatus: 200\r\n\r\n", 200, Length::Known(5), "");
     let hops = "Content-Type: a/b\r\nConnection: close, X\r\nKeep-Alive: 1\r\nX: y\r\n\
                 Upgrade: h2c\r\nTransfer-Encoding: chunked\r\nZ: 1\r\n\r\n";
     check(hops, 200, unknown, "Content-Type: a/b\nZ: 1");
+}
+
+/// RFC 3875 §6.2.2.
+#[test]
+fn a_location_alone_is_a_local_redirect() {
+    let reply = [output("LOCATION: /a/b?c\n\ndropped"), end()].concat();
+    for size in 1..=reply.len() {
+        let mut pair = asked(GET);
+        reply.chunks(size).for_each(|piece| pair.receive(piece));
+        assert_eq!(pair.client.redirect.as_deref(), Some("/a/b?c"));
+        assert!(pair.client.heads.is_empty() && pair.client.is_complete);
+    }
 }
 
 /// An interim response, of which others than 103 are dropped.
