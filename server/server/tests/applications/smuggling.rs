@@ -78,6 +78,11 @@ const REQUESTS: &[(Fate, &str)] = &[
     (Refused, "PContent-Length: {length}\r\n\n{hidden}"),
     // Chunks.
     (Taken, "PTransfer-Encoding: chunked\r\n\r\n{hex};a=\"b\"\r\n{hidden}\r\n0;c\r\nX: y\r\n\r\n"),
+    (
+        Taken,
+        "PTransfer-Encoding: chunked\r\n\r\n{hex}\r\n{hidden}\r\n0\r\nContent-Length: 9\r\n\
+         Transfer-Encoding: x\r\nHost: other\r\nConnection: close\r\nX: y\r\n\r\n",
+    ),
     (Taken, "PTransfer-Encoding: chunked\r\n\r\n000000{hex}\r\n{hidden}\r\n000\r\n\r\n"),
     (Refused, "PTransfer-Encoding: chunked\r\n\r\n+{hex}\r\n{hidden}\r\n0\r\n\r\n"),
     (Refused, "PTransfer-Encoding: chunked\r\n\r\n0x{hex}\r\n{hidden}\r\n0\r\n\r\n"),
