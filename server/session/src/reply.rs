@@ -19,7 +19,8 @@ use crate::worker::Worker;
 ///
 /// If [`Reply::take_job`] returns a call of an application, its driver moves bytes between the
 /// call and the client until the call is over ([`Reply::stream`], [`Reply::to_send`],
-/// [`Reply::ingest`]), and goes on with what is left to send, and with [`Reply::refill`].
+/// [`Reply::ingest`]), and goes on with what is left to send, and with [`Reply::refill`], which may
+/// prepare another call.
 pub struct Reply {
     pub(crate) exchange: Box<Exchange>,
     pub(crate) after: After,
