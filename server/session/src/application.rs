@@ -98,7 +98,6 @@ impl Response<'_> {
             application: index,
             owes_continue: expects && !is_spooled,
             body_bytes_max,
-            application: index,
             files: FileSource::of(w, host, &application),
             spool: is_spooled.then(|| Spool::new(application, script.cloned())),
             reply_bytes_max: w.limits.reply_bytes_max,
