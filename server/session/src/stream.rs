@@ -53,7 +53,7 @@ pub(crate) struct Stream {
     pub(crate) body_bytes: u64,
     pub(crate) body_bytes_max: u64,
     /// The body, if it is gathered before the application is called.
-    pub(crate) spool: Option<Spool>,
+    pub(crate) spool: Option<Box<Spool>>,
     pub(crate) reply_bytes_max: usize,
     /// Where the files are that the application may name in place of content, if it may.
     pub(crate) files: Option<FileSource>,
@@ -382,7 +382,7 @@ impl Downstream for StreamRef<'_> {
         };
         if exchange.stream().is_some_and(|stream| stream.spool.is_some()) {
             let spool = exchange.stream_mut().and_then(|stream| stream.spool.as_mut());
-            return spool.map_or(Body::Broken(400), Spool::body);
+            return spool.map_or(Body::Broken(400), |spool| spool.body());
         }
         if exchange.skipper.is_none() {
             return tunnel_body(exchange, is_at_end);
