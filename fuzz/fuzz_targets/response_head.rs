@@ -1,10 +1,10 @@
-//! Arbitrary bytes as the head of a response: what is accepted is what `httparse` reads, and the
-//! name, the value and the line of each field, which are remembered as places, are those that a
-//! search finds. The first byte of the input chooses where the bytes are cut.
+//! Arbitrary bytes as the head of a response: what is accepted is what `httparse` reads, and lines
+//! that are passed on together are those of the fields that are not for one hop. The first byte of
+//! the input chooses where the bytes are cut.
 
 #![no_main]
 
-use http1::{ResponseHead, parse_response_head};
+use http1::{ResponseHead, is_for_one_hop, parse_response_head};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -35,6 +35,12 @@ fn check(head: &ResponseHead, bytes: &[u8]) {
         whole.extend_from_slice(line);
     }
     assert_eq!(lines.next_line(), None);
+    if let Some(lines) = head.passed_on(bytes) {
+        let fields = plain.headers.iter().map(|field| (field.name.as_bytes(), field.value));
+        let fields = fields.filter(|(name, _)| !is_for_one_hop(name));
+        let written = fields.map(|(name, value)| [name, b": ", value, b"\r\n"].concat());
+        assert_eq!(lines.collect::<Vec<_>>().concat(), written.collect::<Vec<_>>().concat());
+    }
     // The lines are all that is between the status line and the blank one.
     let status_line_len = 1 + bytes.iter().position(|byte| *byte == b'\n').expect("a line");
     let rest = &bytes[status_line_len..head.len];

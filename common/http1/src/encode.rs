@@ -20,6 +20,11 @@ impl<'v> HeadWriter<'v> {
     /// If the status does not have three digits, which is a bug in the caller.
     pub fn new(out: &'v mut Vec<u8>, status: u16) -> Self {
         assert!((100..1000).contains(&status), "a status has three digits, not {status}");
+        if status == 200 {
+            // Most are, and need no search.
+            out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+            return Self { out };
+        }
         let digit = |ten: u16| b'0' + (status / ten % 10) as u8;
         let mut line = *b"HTTP/1.1 000 ";
         line[9..12].copy_from_slice(&[digit(100), digit(10), digit(1)]);

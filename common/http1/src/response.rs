@@ -326,6 +326,30 @@ mod tests {
         assert_eq!(head.lines(bytes).count(), 0);
     }
 
+    #[test]
+    fn lines_that_are_passed_on_as_they_are() {
+        let check = |fields: &str, expected: Option<&[&str]>| {
+            let bytes = format!("HTTP/1.1 200 OK\r\n{fields}\r\nbody").into_bytes();
+            let head = parse_response_head(&bytes, false).unwrap().unwrap();
+            let text = |lines| str::from_utf8(lines).unwrap();
+            let lines: Option<Vec<_>> = head.passed_on(&bytes).map(|it| it.map(text).collect());
+            assert_eq!(lines.as_deref(), expected, "{fields:?}");
+            head.has_date
+        };
+        let whole = "A: 1\r\nDate: \r\n";
+        assert!(check(&format!("{whole}Keep-Alive: 2\r\nB: 3\r\n"), Some(&[whole, "B: 3\r\n"])));
+        assert!(!check("Content-Length: 0\r\nTE: date\r\n", Some(&[])));
+        check("TE:none\r\nA: 1\r\n", Some(&["A: 1\r\n"]));
+        for unusual in
+            ["A:1\r\n", "A:  1\r\n", "A:\t1\r\n", "A: 1 \r\n", "A: 1\n", "A: 1 \n", "A:\r\n"]
+        {
+            check(&format!("B: 2\r\n{unusual}C: 3\r\n"), None);
+        }
+        let apart = "A: 1\r\nTE: 2\r\n";
+        check(&apart.repeat(4), Some(&["A: 1\r\n"; 4]));
+        check(&apart.repeat(5), None);
+    }
+
     #[track_caller]
     fn check_error(head: &str, expected: ResponseError) {
         assert_eq!(parse_response_head(head.as_bytes(), false), Err(expected));

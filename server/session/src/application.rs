@@ -94,15 +94,15 @@ impl Response<'_> {
         };
         self.exchange.head.clear();
         self.exchange.head.extend_from_slice(bytes);
-        self.exchange.then = Then::Application(Box::new(Stream {
+        self.exchange.then = Then::Application(Stream {
             application: index,
             owes_continue: expects && !is_spooled,
             body_bytes_max,
             files: FileSource::of(w, host, &application),
-            spool: is_spooled.then(|| Spool::new(application, script.cloned())),
+            spool: is_spooled.then(|| Box::new(Spool::new(application, script.cloned()))),
             reply_bytes_max: w.limits.reply_bytes_max,
             ..Stream::default()
-        }));
+        });
         prepared
     }
 

@@ -81,7 +81,7 @@ pub(crate) enum BodySource {
 #[derive(Default)]
 pub(crate) enum Then {
     /// More of an application's reply.
-    Application(Box<Stream>),
+    Application(Stream),
     /// The response is complete.
     #[default]
     Finish,

@@ -15,7 +15,7 @@ impl Exchange {
     pub(crate) fn request_body(&mut self, is_free: bool, is_at_end: bool) -> Body<'_> {
         if self.stream().is_some_and(|stream| stream.spool.is_some()) {
             let spool = self.stream_mut().and_then(|stream| stream.spool.as_mut());
-            return spool.map_or(Body::Broken(400), Spool::body);
+            return spool.map_or(Body::Broken(400), |spool| spool.body());
         }
         if self.skipper.is_none() {
             return self.unframed_body(is_at_end);

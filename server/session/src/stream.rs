@@ -55,7 +55,7 @@ pub(crate) struct Stream {
     /// The trailer of the request's body, as far as it has come.
     pub(crate) trailer: Vec<u8>,
     /// The body, if it is gathered before the application is called.
-    pub(crate) spool: Option<Spool>,
+    pub(crate) spool: Option<Box<Spool>>,
     pub(crate) reply_bytes_max: usize,
     /// Where the files are that the application may name in place of content, if it may.
     pub(crate) files: Option<FileSource>,

@@ -152,19 +152,30 @@ mod tests {
 
     use super::*;
 
+    /// Checks what is written of the fields of a reply.
+    #[track_caller]
+    fn check(fields: &str, expected: &str) {
+        let reply = format!("HTTP/1.1 200 OK\r\n{fields}\r\n").into_bytes();
+        let head = parse_response_head(&reply, false).unwrap().unwrap();
+        let fields = ReplyFields::new(&head, &reply);
+        let mut out = Vec::new();
+        assert_eq!(fields.clone().write(&mut out), expected.contains("date"));
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+        let written = fields.map(|(name, value)| [name, b": ", value, b"\r\n"].concat());
+        assert_eq!(written.collect::<Vec<_>>().concat(), out);
+    }
+
     #[test]
     fn fields_are_written_alike_however_they_came() {
-        let reply =
-            b"HTTP/1.1 200 OK\r\nUsual: 1\r\nWide:   2 \r\nBare: 3\nClose:4\r\nX-Hop: 5\r\n\
-            Keep-Alive: 6\r\nConnection: x-hop, Host\r\nHost: 7\r\ndate: 8\r\nEmpty:\r\n\r\n";
-        let head = parse_response_head(reply, false).unwrap().unwrap();
-        let mut out = Vec::new();
-        assert!(ReplyFields::new(&head, reply).write(&mut out));
-        let expected = "Usual: 1\r\nWide: 2\r\nBare: 3\r\nClose: 4\r\nHost: 7\r\ndate: 8\r\n\
-            Empty: \r\n";
-        assert_eq!(String::from_utf8_lossy(&out), expected);
-        let named = ReplyFields::new(&head, reply);
-        let written = named.map(|(name, value)| [name, b": ", value, b"\r\n"].concat());
-        assert_eq!(written.collect::<Vec<_>>().concat(), out);
+        let unusual = "Wide:   2 \r\nBare: 3\nClose:4\r\nX-Hop: 5\r\nKeep-Alive: 6\r\n";
+        let named = "Connection: x-hop, Host\r\n";
+        let usual = "Host: 7\r\ndate: 8\r\nEmpty: \r\n";
+        check(usual, usual);
+        check(&format!("TE: 1\r\n{usual}Trailer: 2\r\n{usual}"), &usual.repeat(2));
+        check(&format!("X-Hop: 1\r\n{named}{usual}"), usual);
+        let written = "Wide: 2\r\nBare: 3\r\nClose: 4\r\n";
+        check(&format!("{unusual}{named}{usual}"), &format!("{written}{usual}"));
+        let hop = "X-Hop: 5\r\n";
+        check(unusual, &format!("{written}{hop}"));
     }
 }

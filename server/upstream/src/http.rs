@@ -208,15 +208,16 @@ impl Http {
         mut bytes: &[u8],
     ) -> Result<Option<bool>, Failure> {
         while let Reply::Head = self.reply {
-            match parse_response_head(bytes, self.is_head).map_err(Failure::Head)? {
-                Some(head) => {
-                    self.take_head(d, &head, bytes)?;
+            match &parse_response_head(bytes, self.is_head) {
+                Ok(Some(head)) => {
+                    self.take_head(d, head, bytes)?;
                     bytes = &bytes[head.len..];
                 }
-                None => {
+                Ok(None) => {
                     self.partial.extend_from_slice(bytes);
                     return self.keep_partial();
                 }
+                Err(why) => return Err(Failure::Head(*why)),
             }
         }
         let Reply::Content(reader) = &mut self.reply else {
