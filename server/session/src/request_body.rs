@@ -4,7 +4,6 @@ use http1::BodyError;
 use upstream::Body;
 
 use crate::exchange::{Exchange, Then};
-use crate::spool::Spool;
 
 /// Invites a client to send its body (RFC 9110 §15.2.1).
 pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
