@@ -4,8 +4,9 @@ use crate::bytes::{is_field_value, is_token};
 
 /// Appends a response head to a buffer.
 ///
-/// Call [`new`](Self::new), then [`field`](Self::field) and [`content_length`](Self::content_length)
-/// in the order of the fields, then [`finish`](Self::finish).
+/// Call [`new`](Self::new), then [`field`](Self::field) and
+/// [`content_length`](Self::content_length) in the order of the fields, then
+/// [`finish`](Self::finish).
 #[derive(Debug)]
 #[must_use = "a head without its blank line is not a head"]
 pub struct HeadWriter<'v> {
