@@ -338,8 +338,12 @@ fn a_study_at_a_utilisation() {
     let path = experiment(&lab, "rates = [400]", "utilisations = [0.25]");
     let descriptions = none_installed(&lab);
     let arguments = ["study", text(&path), "--servers", text(&descriptions)];
-    let (found, out, err) = lab.run(&arguments);
-    assert_eq!(found == 1, err.contains("no rate was found that takes 25 % CPU"), "{out}{err}");
+    let (first, out, err) = lab.run(&arguments);
+    let said = format!("{out}{err}");
+    let is_found = !said.contains("no rate was found that takes 25 % CPU");
+    // Where other tests take the CPUs, a rate may be found that is too much for the generator.
+    let is_void = said.contains("every run was void");
+    assert_eq!(first == 1, !is_found || is_void, "{said}");
     let runs = lab.records().runs;
     let (looking, repetitions): (Vec<&Run>, Vec<&Run>) =
         runs.iter().partition(|run| run.purpose == Purpose::Utilisation(0.25));
@@ -347,15 +351,17 @@ fn a_study_at_a_utilisation() {
     assert!(looking.len() > 1, "{looking:?}");
     let seeds: BTreeSet<u64> = looking.iter().map(|run| run.seed).collect();
     assert_eq!(seeds.len(), looking.len(), "no two meet the same arrivals");
-    if found == 1 {
-        assert!(repetitions.is_empty(), "{repetitions:?}");
-    } else {
+    if is_found {
         assert!(!repetitions.is_empty(), "{err}");
         let found = looking.last().unwrap().point.offered;
         assert!(repetitions.iter().all(|run| run.point.offered == found), "{repetitions:?}");
+    } else {
+        assert!(repetitions.is_empty(), "{repetitions:?}");
     }
-    let (status, _, err) = lab.run(&[&arguments[..], &["--resume"]].concat());
-    assert_eq!((status, lab.records().runs.len()), (found, runs.len()), "{err}");
+    if !is_void {
+        let (status, _, err) = lab.run(&[&arguments[..], &["--resume"]].concat());
+        assert_eq!((status, lab.records().runs.len()), (first, runs.len()), "{err}");
+    }
 }
 
 /// Servers are started in folders of their own, so a relative path must be made absolute.

@@ -498,7 +498,7 @@ fn requests_under_way_are_finished_before_a_stop() {
         let mut client = connect(&server);
         client.write_all(GET.as_bytes()).unwrap();
         assert!(comes_true(|| application.requests().len() == 1));
-        let summary = server.stop_gracefully(Duration::from_secs(10)).unwrap();
+        let summary = server.stop_gracefully(Duration::from_secs(60)).unwrap();
         assert!(!summary.aborted, "{}", spec.name);
         assert_eq!(answer(&mut BufReader::new(client)), (200, "late".into()));
     });
