@@ -166,9 +166,11 @@ mod tests {
         std::fs::read_to_string(workspace_root().join(path)).expect("it is part of the project")
     }
 
-    /// The packages that `.ci/run` always installs.
+    /// The packages that `.ci/run` installs, some of them only where their program is missing.
     fn installed_in_ci(script: &str) -> Vec<&str> {
-        let list = script.split_once("packages=(").and_then(|(_, rest)| rest.split_once(')'));
-        list.expect("it has a list of packages").0.split_whitespace().collect()
+        let begun = ["packages=(", "packages+=("].into_iter();
+        let lists = begun.flat_map(|start| script.split(start).skip(1));
+        let lists = lists.filter_map(|rest| rest.split_once(')'));
+        lists.flat_map(|(list, _)| list.split_whitespace()).collect()
     }
 }
