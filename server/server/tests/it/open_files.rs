@@ -119,7 +119,7 @@ fn a_file_system_without_requests_can_be_unmounted() {
         let path = directory.file("site/below/once.bin", vec![3; LEN]);
         assert!(get(server, "/below/once.bin").starts_with("HTTP/1.1 200 "));
         serve_until_closed(server, &path);
-        // A process of another test that was just forked has all descriptors until its program runs.
+        // A process that another test has just forked has all descriptors until its program runs.
         assert!(comes_true(|| disk.unmount().is_ok()));
         assert!(!path.exists());
         assert!(get(server, "/asked.bin").starts_with("HTTP/1.1 200 "));
