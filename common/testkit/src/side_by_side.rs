@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
-/// How many at a time: all engines. Tests whose variants each need much of a CPU choose fewer.
-const AT_A_TIME: usize = 14;
+/// How many at a time: more than most machines have CPUs, but so few that none waits long for one.
+const AT_A_TIME: usize = 6;
 
 /// How many at a time in one process, however many tests the harness runs side by side: their
 /// servers share its descriptors, and select(2) knows only the first 1,024.

@@ -25,6 +25,7 @@ use site::refusal::Refusal;
 use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resolve};
 use site::resource::{Entry, FileRef, FileStamp, Identity};
 use site::{Site, path};
+use upstream::{Application, Failure};
 
 use crate::lock::lock;
 use crate::open_files::OpenFiles;
@@ -70,7 +71,7 @@ pub enum Trouble<'t> {
         /// Its name.
         name: &'t str,
         /// The cause of the problem.
-        failure: upstream::Failure,
+        failure: Failure,
     },
 }
 
@@ -178,14 +179,21 @@ impl Runner {
         Self { moment_us, ..self }
     }
 
-    /// Reports that an application has not answered. A program that is missing is the affair of who
-    /// has asked for it, and of one that may not run its spawner says more.
-    pub(crate) fn report_application(&self, name: &str, failure: upstream::Failure) {
+    /// Reports that an application has not answered, or the server of it that had the request. A
+    /// program that is missing is the affair of who has asked for it, and of one that may not run
+    /// its spawner says more.
+    pub(crate) fn report_application(
+        &self,
+        application: &Application,
+        server: Option<usize>,
+        failure: Failure,
+    ) {
         use upstream::{Failure::NotStarted, Refusal};
         if let NotStarted(Refusal::Missing | Refusal::Forbidden) = failure {
             return;
         }
         if let Some(report) = &self.report {
+            let name = server.map_or(application.name(), |server| application.server_name(server));
             report(&Trouble::Application { name, failure });
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use os::epoll::{Epoll, EventBuffer, Interest};
+use os::errors::Cause;
 use os::event::Wake;
 use site::Site;
 use upstream::{Address, Application, Check, CheckFailure, Health, Tick};
@@ -74,6 +75,8 @@ struct Checked {
 struct UnderWay {
     socket: OwnedFd,
     check: Check,
+    /// The number of the address that is tried next if this one cannot be reached.
+    next: usize,
     until: Tick,
 }
 
@@ -87,12 +90,12 @@ fn checked(application: &Arc<Application>, now: Tick) -> impl Iterator<Item = Ch
     })
 }
 
-/// Begins a connection to a server, which does not wait: to the address that calls try first.
-fn connect(application: &Application, server: usize) -> io::Result<OwnedFd> {
+/// Begins a connection to a server, which does not wait: to its address with this number.
+fn connect(application: &Application, server: usize, number: usize) -> io::Result<OwnedFd> {
     match &application.settings().servers[server].address {
         Address::Unix(path) => os::socket::connect_unix(path),
         Address::Tcp { .. } | Address::Programs(_) => {
-            let address = application.address(server, 0).ok_or(io::ErrorKind::NotFound)?;
+            let address = application.address(server, number).ok_or(io::ErrorKind::NotFound)?;
             os::socket::connect_start(address, None)
         }
     }
@@ -140,7 +143,7 @@ impl<R: Fn(&str)> Checker<R> {
         let mut events = EventBuffer::with_capacity(CHECKS_MAX + 1);
         loop {
             let now = Tick(os::clock::now());
-            (0..self.servers.len()).for_each(|index| self.begin_if_due(index, now));
+            self.begin_due(now);
             let wait_us = self.next_moment().map_or(u64::MAX, |moment| moment.since(now));
             if let Err(why) = self.epoll.wait_us(&mut events, wait_us) {
                 return (self.report)(&format!("health is not checked any more: {why}"));
@@ -165,25 +168,42 @@ impl<R: Fn(&str)> Checker<R> {
         moments.min()
     }
 
-    fn begin_if_due(&mut self, index: usize, now: Tick) {
-        let server = &mut self.servers[index];
-        if server.check.is_some() || server.due > now || self.under_way >= CHECKS_MAX {
-            return;
+    /// Begins the checks that are due, as far as there is room for them: what has been due longest
+    /// comes first, so that servers which never answer leave room for others.
+    fn begin_due(&mut self, now: Tick) {
+        while self.under_way < CHECKS_MAX {
+            let is_due = |it: &(usize, &Checked)| it.1.check.is_none() && it.1.due <= now;
+            let due = self.servers.iter().enumerate().filter(is_due);
+            let Some((index, server)) = due.min_by_key(|(_, server)| server.due) else { return };
+            let health = &server.application.settings().health;
+            let until = now.plus_ms(health.check_ms());
+            self.servers[index].due = now.plus_ms(health.interval_ms);
+            self.begin(index, 0, until);
         }
-        let health = &server.application.settings().health;
-        server.due = now.plus_ms(health.interval_ms);
-        let until = now.plus_ms(health.check_ms());
-        let connected = connect(&server.application, server.server).and_then(|socket| {
-            self.epoll.add(socket.as_fd(), Interest::WRITE, index as u64)?;
-            Ok(socket)
-        });
-        match connected {
-            Ok(socket) => {
-                let check = Check::new(&server.application, server.server);
-                server.check = Some(UnderWay { socket, check, until });
-                self.under_way += 1;
+    }
+
+    /// Begins a check at an address of the server with this number or, if that cannot be reached,
+    /// at one after it.
+    fn begin(&mut self, index: usize, mut address: usize, until: Tick) {
+        let Checked { application, server, check, .. } = &mut self.servers[index];
+        loop {
+            let connected = connect(application, *server, address).and_then(|socket| {
+                self.epoll.add(socket.as_fd(), Interest::WRITE, index as u64)?;
+                Ok(socket)
+            });
+            address += 1;
+            match connected {
+                Ok(socket) => {
+                    let conversation = Check::new(application, *server);
+                    *check = Some(UnderWay { socket, check: conversation, next: address, until });
+                    self.under_way += 1;
+                    return;
+                }
+                // That says nothing about the server.
+                Err(why) if Cause::from_error(&why).is_exhaustion() => return,
+                Err(_) if address < application.addresses(*server) => {}
+                Err(_) => return self.note(index, Err(CheckFailure::Unreachable)),
             }
-            Err(_) => self.note(index, Err(CheckFailure::Unreachable)),
         }
     }
 
@@ -201,9 +221,15 @@ impl<R: Fn(&str)> Checker<R> {
     }
 
     fn end(&mut self, index: usize, result: Result<(), CheckFailure>) {
-        self.servers[index].check = None;
+        let Checked { application, server, check, .. } = &mut self.servers[index];
+        let Some(UnderWay { next, until, .. }) = check.take() else { return };
         self.under_way -= 1;
-        self.note(index, result);
+        match result {
+            Err(CheckFailure::Unreachable) if next < application.addresses(*server) => {
+                self.begin(index, next, until);
+            }
+            _ => self.note(index, result),
+        }
     }
 
     fn note(&mut self, index: usize, result: Result<(), CheckFailure>) {

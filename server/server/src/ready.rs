@@ -97,8 +97,9 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
     without_effect.extend(log_without_lines(&settings.log));
     let descriptors = Descriptors::divide(settings, machine.descriptors_max, &layout);
     let mut hosts = settings.hosts.clone();
-    share_programs(&mut hosts, layout.shares.iter().map(Share::callers).sum());
-    share_children(&mut hosts, layout.workers())
+    let callers = layout.shares.iter().map(Share::callers).sum();
+    share_programs(&mut hosts, callers);
+    share_children(&mut hosts, callers)
         .map_err(|(host, why)| config.unfit(&host_key(host, "route"), why))?;
     make_script_roots_absolute(&mut hosts);
     without_effect.extend(bound_calls(&mut hosts, descriptors.calls, &layout));
@@ -187,18 +188,18 @@ fn fair_share(mut wanted: Vec<u64>, mut total: u64) -> u64 {
     u64::MAX
 }
 
-/// Divides the processes of FastCGI applications whose connections are kept among the workers: with
-/// those that are in use and those that rest, each worker has its share of connections at most, so
-/// that a connection always finds a process.
-fn share_children(hosts: &mut [HostSettings], workers: usize) -> Result<(), (usize, String)> {
+/// Divides the processes of FastCGI applications whose connections are kept among the workers, or
+/// the groups of them, that have bounds of their own: with those that are in use and those that
+/// rest, each has its share of connections at most, so that a connection always finds a process.
+fn share_children(hosts: &mut [HostSettings], callers: usize) -> Result<(), (usize, String)> {
     for (index, host) in hosts.iter_mut().enumerate() {
         for route in &mut host.routes {
             let ApplicationSettings { limits, fastcgi, .. } = &mut route.application;
-            let each = fastcgi.children / workers.max(1) as u64;
+            let each = fastcgi.children / callers.max(1) as u64;
             if fastcgi.children > 0 && each == 0 {
                 let (path, children) = (&route.path, fastcgi.children);
                 let why = format!(
-                    "children of the route {path:?}: {children} are too few for {workers} \
+                    "children of the route {path:?}: {children} are too few for {callers} \
                      workers, each of which keeps connections of its own: have more, or keep none \
                      (children = 0)"
                 );

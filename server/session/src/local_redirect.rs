@@ -69,8 +69,12 @@ impl Response<'_> {
             unreachable!("the head was read before")
         };
         let incoming = Incoming::simple(Request { bytes: &bytes, head: &head, host }, *self.after);
+        let lingers = matches!(self.after, After::Linger);
         let called = self.call(w, incoming);
         let prepared = called.unwrap_or_else(|| self.answer_from_files(w, incoming));
+        if lingers {
+            *self.after = After::Linger; // whatever the head says: a body may be on its way
+        }
         self.exchange.head = bytes;
         let draft = &mut self.exchange.draft;
         (draft.started, draft.redirects) = (started, redirects + 1);

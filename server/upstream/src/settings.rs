@@ -195,7 +195,7 @@ pub struct Application {
     own_findings: Box<[AtomicU64]>,
     /// What is found out about them by one process for all.
     shared_findings: OnceLock<&'static [AtomicU64]>,
-    name: String,
+    names: Vec<String>,
     number: usize,
     facilities: OnceLock<Facilities>,
     /// How many bodies are in files.
@@ -214,19 +214,19 @@ impl Application {
     pub fn new(settings: ApplicationSettings, number: usize) -> Self {
         let authorities = settings.servers.iter().map(|it| it.address.authority()).collect();
         let cells = settings.servers.len() * Findings::CELLS;
-        let name = settings.servers.first().map(|it| match (&it.address, settings.protocol) {
+        let name = |it: &ServerSettings| match (&it.address, settings.protocol) {
             (Address::Tcp { .. }, Protocol::FastCgi) => {
                 format!("fastcgi://{}", it.address.place())
             }
             (address, _) => address.to_string(),
-        });
-        let name = name.unwrap_or_default();
+        };
+        let names = settings.servers.iter().map(name).collect();
         let (facilities, spooled) = (OnceLock::new(), Arc::default());
         Self {
             authorities,
             own_findings: (0..cells).map(|_| AtomicU64::new(0)).collect(),
             shared_findings: OnceLock::new(),
-            name,
+            names,
             settings,
             number,
             facilities,
@@ -259,7 +259,7 @@ impl Application {
     /// Reports that the body of a request was not kept.
     pub fn report_spool(&self, target: &[u8], why: &io::Error) {
         let line = format!("cannot keep the request's body: {why}");
-        self.report(&Diagnostic { name: &self.name, target, line: line.as_bytes() });
+        self.report(&Diagnostic { name: self.name(), target, line: line.as_bytes() });
     }
 
     /// The settings of FastCGI; none if the application speaks another protocol.
@@ -296,19 +296,19 @@ impl Application {
     pub fn report_named_file(&self, target: &[u8], named: &[u8], why: &str) {
         let named = String::from_utf8_lossy(named);
         let line = format!("a file that it names is not sent: {why}: {named}");
-        self.report(&Diagnostic { name: &self.name, target, line: line.as_bytes() });
+        self.report(&Diagnostic { name: self.name(), target, line: line.as_bytes() });
     }
 
     /// Reports that a redirect to a path of this server was not followed.
     pub fn report_redirect(&self, target: &[u8], location: &[u8], why: &str) {
         let location = String::from_utf8_lossy(location);
         let line = format!("a local redirect of it is not followed: {why}: {location}");
-        self.report(&Diagnostic { name: &self.name, target, line: line.as_bytes() });
+        self.report(&Diagnostic { name: self.name(), target, line: line.as_bytes() });
     }
 
     pub(crate) fn report_too_large(&self, target: &[u8]) {
         let line = format!("431: the request has more than {START_BYTES_MAX} bytes of variables");
-        self.report(&Diagnostic { name: &self.name, target, line: line.as_bytes() });
+        self.report(&Diagnostic { name: self.name(), target, line: line.as_bytes() });
     }
 
     /// Whether a FastCGI application is to keep its connections.
@@ -332,7 +332,13 @@ impl Application {
     /// The name in logs and in the status: the address of the first server.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.names.first().map_or("", |name| name)
+    }
+
+    /// The name of one of its servers in logs: its address.
+    #[must_use]
+    pub fn server_name(&self, server: usize) -> &str {
+        &self.names[server]
     }
 
     /// The number among all applications of the server.

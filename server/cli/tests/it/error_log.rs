@@ -133,6 +133,40 @@ fn files_that_are_named_in_vain_are_in_the_error_log() {
     });
 }
 
+/// Of several servers the line names the one that has failed.
+#[test]
+fn a_server_that_fails_is_named_in_the_error_log() {
+    let directory = Temporary::new();
+    directory.file("site/index.html", "");
+    let [good, bad] = ["HTTP/1.1 204 Well", "nonsense"].map(|reply| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 1024]);
+                let _ = write!(stream, "{reply}\r\n\r\n");
+            }
+        });
+        address
+    });
+    let route = format!(
+        "host.route=[{{ path = \"/app/**\", proxy = [\"http://{good}\", \"http://{bad}\"] }}]"
+    );
+    for_each_engine(|arguments| {
+        let mut command = Command::new(ROPEWALK);
+        let command = serve(&mut command, &directory.path().join("site"));
+        let command = command.args(["--set", &route]).args(arguments).args(TIME_TO_END);
+        let server = ServerProcess::start(command);
+        let mut statuses = (0..1000).map(|_| server.status("/app/a"));
+        assert!(statuses.any(|status| status == 502), "{arguments:?}");
+        let lines = server.stop();
+        let failures: Vec<&String> = lines.iter().filter(|it| it.contains("its reply")).collect();
+        let is_named = |line: &&String| line.contains(&format!("http://{bad}: 502: its reply: "));
+        assert!(!failures.is_empty() && failures.iter().all(is_named), "{arguments:?}: {lines:?}");
+    });
+}
+
 /// A server that falls, and rises again, is a line each time.
 #[test]
 fn what_checks_of_health_find_is_in_the_error_log() {

@@ -13,7 +13,7 @@ use server::Server;
 use testkit::{Temporary, comes_true};
 
 use crate::harness::{connect, for_each_engine, site, start, take_head};
-use crate::{answer, ask};
+use crate::{answer, ask, for_all_engines_at_once};
 
 const TEXT: &str = "echo 'Content-Type: text/plain'; echo;";
 
@@ -309,7 +309,7 @@ fn a_program_that_goes_on_without_output_has_answered() {
 #[test]
 fn a_program_that_hangs_is_ended_with_all_its_processes() {
     let directory = programs();
-    for_each_engine(|spec| {
+    for_all_engines_at_once(|spec| {
         let server = serve(spec, &directory, ", first_byte_ms = 1000");
         let mut client = connect(&server);
         for program in ["hang", "stubborn"] {

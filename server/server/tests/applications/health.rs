@@ -125,6 +125,18 @@ fn a_few_servers_are_asked_at_a_time() {
     assert_eq!(silent.connections().len(), 16);
 }
 
+/// What is due longest is asked first: the others are due again as soon as they are given up.
+#[test]
+fn silent_servers_do_not_keep_others_from_being_asked() {
+    let directory = site();
+    let silent = scripted(|_| vec![Action::Stall]);
+    let servers = [&[silent.address(); 16][..], &[nobody()]].concat();
+    let spec = engines::find("event-loop").unwrap();
+    let keys = ", health = \"/up?a\", health_ms = 500";
+    let server = in_front_of(spec, &directory, &servers, keys);
+    assert!(comes_true(|| says(&server, "17 servers, 17 of them down")), "{:?}", server.status());
+}
+
 #[test]
 fn servers_are_not_asked_unless_a_route_says_so() {
     let directory = site();

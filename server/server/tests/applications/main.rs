@@ -49,6 +49,13 @@ fn front(
     in_front_of(spec, directory, &servers, keys)
 }
 
+/// Runs `test`, which does little but wait, for every engine under test, all of them at a time.
+fn for_all_engines_at_once(test: impl Fn(&'static EngineSpec) + Sync) {
+    let names: Vec<&str> = under_test::engines().iter().map(|spec| spec.name).collect();
+    let test = |name: &&str| test(engines::find(name).expect("it was just listed"));
+    testkit::at_a_time(names.len(), &names, test);
+}
+
 fn in_front_of(
     spec: &EngineSpec,
     directory: &Temporary,
@@ -365,6 +372,31 @@ fn a_kept_connection_that_has_ended_costs_no_request() {
         for number in 0..200 {
             assert_eq!(ask(&mut client, GET), (200, "ok".into()), "{}: {number}", spec.name);
         }
+    });
+}
+
+/// hyper 2136: of several kept connections that have ended, none is tried after another.
+#[test]
+fn a_request_is_sent_again_on_a_new_connection() {
+    let directory = site();
+    for_each_engine(|spec| {
+        // Each connection ends with its second request.
+        let application = scripted(|request| match request.request {
+            0 => vec![
+                Action::Wait(Duration::from_millis(100)),
+                Action::Send(Reply::ok(b"ok").bytes()),
+            ],
+            _ => vec![Action::Close],
+        });
+        let server = front(spec, &directory, &[&application], "");
+        let mut clients = [(); 4].map(|()| connect(&server));
+        clients.iter_mut().for_each(|client| client.write_all(GET.as_bytes()).unwrap());
+        for client in &mut clients {
+            assert_eq!(answer(&mut BufReader::new(client)).0, 200, "{}", spec.name);
+        }
+        let before = application.requests().len();
+        assert_eq!(ask(&mut clients[0], GET), (200, "ok".into()), "{}", spec.name);
+        assert_eq!(application.requests().len(), before + 2, "{}", spec.name);
     });
 }
 

@@ -13,7 +13,7 @@ use testkit::comes_true;
 use testkit::scripted::Action;
 
 use crate::harness::{connect, for_each_engine, site, start, take_head};
-use crate::{answer, front, in_front_of, scripted};
+use crate::{answer, for_all_engines_at_once, front, in_front_of, scripted};
 
 /// What an application does with a connection whose first request has come: its head, and the
 /// connection.
@@ -311,7 +311,7 @@ fn the_end_of_each_direction_is_passed_on() {
 #[test]
 fn a_connection_on_which_nothing_passes_is_ended() {
     let directory = site();
-    for_each_engine(|spec| {
+    for_all_engines_at_once(|spec| {
         // It is the time of the connection that counts, and no other that is shorter.
         let keys = ", tunnel_idle_ms = 8000, silence_ms = 200, first_byte_ms = 20000";
         let (told, heard) = channel();

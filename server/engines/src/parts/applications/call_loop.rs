@@ -259,7 +259,7 @@ pub(crate) trait CallLoop: Offload {
         let (application, server) = (upstream.application, upstream.server);
         self.table().note_end(application, server, out.call.failure(), now);
         if let Some(failure) = out.call.failure() {
-            self.report(&out, failure);
+            self.report(&out, Some(server), failure);
         }
         self.link(out.client, NO_UPSTREAM);
         match keeps && !self.table().is_draining {
@@ -345,7 +345,7 @@ pub(crate) trait CallLoop: Offload {
 
     /// Fails a call without a connection. Its client goes on in its turn.
     fn refuse_call(&mut self, mut out: Out, failure: Failure) {
-        self.report(&out, failure);
+        self.report(&out, None, failure);
         let (_, connections, worker) = self.call_parts();
         let Some(slot) = connections.get(out.client) else { return };
         slot.upstream = NO_UPSTREAM;
@@ -381,9 +381,8 @@ pub(crate) trait CallLoop: Offload {
         }
     }
 
-    fn report(&mut self, out: &Out, failure: Failure) {
-        let name = out.call.application().name();
-        self.parts().0.report_application(name, failure);
+    fn report(&mut self, out: &Out, server: Option<usize>, failure: Failure) {
+        self.parts().0.report_application(out.call.application(), server, failure);
     }
 
     /// Notes which connection to an application the call of a client uses.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use session::Tick;
-use upstream::{Application, Call, CallLimits, Failure, Tried};
+use upstream::{Application, Call, CallLimits, Failure, Protocol, Tried};
 
 use super::joint::Line;
 use super::servers::Servers;
@@ -216,7 +216,7 @@ impl<S> CallPool<S> {
     {
         let servers = &mut lock(&self.usages[place.application]).servers;
         place.server.take().into_iter().for_each(|server| servers.end(server));
-        let (server, mut next) = servers.choose(call, tried, now)?;
+        let (server, mut next) = servers.choose(call.client(), tried, now)?;
         servers.begin(server);
         place.server = Some(server);
         while let Some(mut kept) = next {
@@ -231,6 +231,11 @@ impl<S> CallPool<S> {
     /// Keeps a connection for the next call.
     pub(crate) fn keep(&self, application: usize, server: usize, line: Line<S>, now: Tick) {
         let servers = &mut lock(&self.usages[application]).servers;
+        // Of many processes each would keep a process of the application for itself.
+        let is_fastcgi = servers.application.settings().protocol == Protocol::FastCgi;
+        if is_fastcgi && self.bounds.others.is_some() {
+            return;
+        }
         let until = now.plus_ms(servers.application.limits().idle_ms);
         servers.kept[server].push(Kept { line, until });
         if self.next_close.fetch_min(until.0, Ordering::AcqRel) > until.0

@@ -97,6 +97,8 @@ pub(crate) struct DrivenCall<S = OwnedFd> {
     tried: Tried,
     /// Whether a server had no room in its backlog.
     is_put_off: bool,
+    /// Whether a connection that was kept had ended: the request is sent again on a new one.
+    is_sent_again: bool,
 }
 
 enum Stage<S> {
@@ -144,7 +146,9 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
             Entered::Full => (Stage::Failing(Failure::Full), None),
         };
         let pool = Arc::clone(pool);
-        Self { call, pool, application, stage, place, tried: Tried::default(), is_put_off: false }
+        let tried = Tried::default();
+        let (is_put_off, is_sent_again) = (false, false);
+        Self { call, pool, application, stage, place, tried, is_put_off, is_sent_again }
     }
 
     /// Goes on with the call as far as that is possible. A connection is kept for the next call
@@ -177,7 +181,7 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
                 Stage::Failing(failure) => {
                     let failure = *failure;
                     self.call.fail(&mut stream, failure);
-                    runner.report_application(self.call.application().name(), failure);
+                    runner.report_application(self.call.application(), None, failure);
                     return self.end();
                 }
                 Stage::Joined(Upstream { line, .. })
@@ -188,7 +192,10 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
                 Stage::Joined(Upstream { line, .. }) => {
                     match join(line, &mut self.call, &mut stream, buffer, now) {
                         Joint::Waits => return Progress::Waits,
-                        Joint::Anew => self.stage = Stage::Unconnected,
+                        Joint::Anew => {
+                            self.stage = Stage::Unconnected;
+                            self.is_sent_again = true;
+                        }
                         Joint::Over { keeps } => {
                             drop(stream);
                             return self.leave(keeps && may_keep, now, runner);
@@ -215,7 +222,7 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
             let Some(place) = &mut self.place else { break };
             let chosen = self.pool.choose(place, &self.call, &mut self.tried, now);
             let Some((server, kept)) = chosen else { break };
-            if let Some(line) = kept {
+            if let Some(line) = kept.filter(|_| !self.is_sent_again) {
                 self.call.connected(true, now);
                 self.stage = Stage::Joined(Upstream { line, server });
                 return;
@@ -257,7 +264,8 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
             let (application, failure) = (self.application, self.call.failure());
             self.pool.note_end(application, upstream.server, failure, now);
             if let Some(failure) = failure {
-                runner.report_application(self.call.application().name(), failure);
+                let server = Some(upstream.server);
+                runner.report_application(self.call.application(), server, failure);
             }
             if keeps {
                 self.pool.keep(application, upstream.server, upstream.line, now);

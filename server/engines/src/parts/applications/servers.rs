@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use session::Tick;
-use upstream::{Address, Application, Balance, Call, Failure, Tried};
+use upstream::{Address, Application, Balance, Call, ClientKey, Failure, Tried};
 
 /// The servers of an application as the loops or threads of one partition know them. A connection
 /// that is kept is a `K`.
@@ -26,19 +26,25 @@ impl<K> Servers<K> {
         }
     }
 
-    /// Chooses a server for a call, and takes a connection to it that was kept, if there is one.
-    /// None that the call has `tried` is chosen until it has tried all.
+    /// Chooses a server for a call of this client, and takes a connection to it that was kept, if
+    /// there is one. None that the call has `tried` is chosen until it has tried all, and then only
+    /// those that have another address.
     #[inline]
     pub(crate) fn choose(
         &mut self,
-        call: &Call,
+        client: ClientKey,
         tried: &mut Tried,
         now: Tick,
     ) -> Option<(usize, Option<K>)> {
         let Self { application, balance, .. } = self;
         let mut choose = |tried: &Tried| {
             let is_up = |server| application.is_up(server);
-            balance.choose(call.client(), now, |server| tried.wants(server), is_up)
+            let has_another = |server| match tried.rounds() {
+                0 => true,
+                rounds => application.addresses(server) > rounds,
+            };
+            let is_wanted = |server| tried.wants(server) && has_another(server);
+            balance.choose(client, now, is_wanted, is_up)
         };
         let mut chosen = choose(tried);
         if chosen.is_none() {
@@ -98,4 +104,40 @@ pub(crate) fn connect(call: &Call, server: usize, tried: &Tried) -> io::Result<O
 pub(crate) fn attempts_max(application: &Application) -> usize {
     let of_server = |server| application.addresses(server).max(1);
     (0..application.settings().servers.len()).map(of_server).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use upstream::{ApplicationSettings, ServerSettings};
+
+    use super::*;
+
+    /// A name may stand for more addresses than the others have, of which the last is the one at
+    /// which somebody listens.
+    #[test]
+    fn each_address_of_each_server_is_tried_once() {
+        let server = |host: &str| {
+            let address = Address::Tcp { host: host.into(), port: 80 };
+            ServerSettings { address, weight: 1 }
+        };
+        let servers = ["three", "one", "none"].map(server).into();
+        let settings = ApplicationSettings { servers, ..ApplicationSettings::default() };
+        let application = Arc::new(Application::new(settings, 0));
+        let addresses = [1, 2, 3].map(|n| SocketAddr::from(([192, 0, 2, n], 80)));
+        application.set_addresses(0, &addresses);
+        application.set_addresses(1, &addresses[..1]);
+        let mut servers = Servers::<()>::new(&application);
+        let (mut tried, mut attempts) = (Tried::default(), Vec::new());
+        let mut next = |tried: &mut Tried| servers.choose(ClientKey::default(), tried, Tick(0));
+        while let Some((server, _)) = next(&mut tried) {
+            attempts.push((server, application.address(server, tried.rounds())));
+            tried.note(server);
+        }
+        assert_eq!(attempts.len(), attempts_max(&application));
+        attempts.sort_unstable();
+        let first = addresses.map(|address| (0, Some(address)));
+        assert_eq!(attempts, [&first[..], &[(1, Some(addresses[0])), (2, None)]].concat());
+    }
 }

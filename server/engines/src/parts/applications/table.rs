@@ -152,7 +152,7 @@ impl<L> Table<L> {
     /// none.
     pub(crate) fn choose(&mut self, out: &mut Out, now: Tick) -> Option<(usize, Option<u64>)> {
         let Out { call, tried, .. } = out;
-        self.usages[call.application().number()].servers.choose(call, tried, now)
+        self.usages[call.application().number()].servers.choose(call.client(), tried, now)
     }
 
     /// Gives a call a connection that was kept. Returns the call if that is not there any more.

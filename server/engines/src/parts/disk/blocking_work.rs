@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use session::{Connection, Op, Worker};
+use upstream::{Application, Failure};
 
 use super::helpers::{Help, Outcome, Work, answer, answer_at_once, next_work, run_on_the_spot};
 use crate::jobs::Runner;
@@ -33,9 +34,14 @@ impl BlockingWork {
         Self { runner, helpers, line: VecDeque::new(), fetched_bytes_max }
     }
 
-    /// Reports to operators that an application has not answered.
-    pub(crate) fn report_application(&self, name: &str, failure: upstream::Failure) {
-        self.runner.report_application(name, failure);
+    /// Reports to operators that an application has not answered, or one of its servers.
+    pub(crate) fn report_application(
+        &self,
+        application: &Application,
+        server: Option<usize>,
+        failure: Failure,
+    ) {
+        self.runner.report_application(application, server, failure);
     }
 
     /// Whether there are helpers.
