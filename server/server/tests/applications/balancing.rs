@@ -2,11 +2,10 @@
 
 use std::io::Write;
 
-use server::Server;
 use testkit::scripted::{Action, Reply, Scripted};
 use testkit::{Temporary, comes_true};
 
-use crate::harness::{connect, site};
+use crate::harness::{Running, connect, site};
 use crate::{GET, ask, in_front_of, nobody, scripted};
 
 const POLICIES: [&str; 5] =
@@ -20,7 +19,7 @@ fn willing() -> Scripted {
     })
 }
 
-fn front_of_two(engine: &str, directory: &Temporary, keys: &str) -> (Server, [Scripted; 2]) {
+fn front_of_two(engine: &str, directory: &Temporary, keys: &str) -> (Running, [Scripted; 2]) {
     let applications = [willing(), willing()];
     let addresses = applications.each_ref().map(Scripted::address);
     let spec = engines::find(engine).unwrap();

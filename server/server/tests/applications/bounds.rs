@@ -13,7 +13,7 @@ use server::Server;
 use testkit::scripted::{Action, Reply, Scripted};
 use testkit::{Temporary, comes_true};
 
-use crate::harness::{connect, for_each_engine, queues, site, start, take_head};
+use crate::harness::{Running, connect, for_each_engine, queues, site, start, take_head};
 use crate::{GET, answer, ask, front, in_front_of, scripted};
 
 /// As many requests as may be are with the application, some wait, and more are refused.
@@ -91,7 +91,7 @@ fn front_of_four_threads(
     application: &Scripted,
     parks: &str,
     keys: &str,
-) -> Server {
+) -> Running {
     let address = application.address();
     let route =
         format!("host.route=[{{ path = \"/app/**\", proxy = [\"http://{address}\"]{keys} }}]");
@@ -129,7 +129,7 @@ fn requests_wait_parked_for_an_application() {
 }
 
 /// A front before an application that listens in the file system with room for few connections.
-fn front_of_a_socket_file(spec: &EngineSpec, directory: &Temporary, keys: &str) -> Server {
+fn front_of_a_socket_file(spec: &EngineSpec, directory: &Temporary, keys: &str) -> Running {
     let path = directory.path().join("app.sock");
     let route =
         format!("host.route=[{{ path = \"/**\", proxy = [\"unix:{}\"]{keys} }}]", path.display());

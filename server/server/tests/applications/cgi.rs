@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use engines::EngineSpec;
 use os::accounting;
-use server::Server;
 use testkit::{Temporary, comes_true};
 
-use crate::harness::{connect, for_each_engine, site, start, take_head};
+use crate::harness::{Running, connect, for_each_engine, site, start, take_head};
 use crate::{answer, ask, for_all_engines_at_once};
 
 const TEXT: &str = "echo 'Content-Type: text/plain'; echo;";
@@ -70,7 +69,7 @@ fn program(directory: &Temporary, name: &str, script: &str) -> PathBuf {
     path
 }
 
-fn serve(spec: &EngineSpec, directory: &Temporary, keys: &str) -> Server {
+fn serve(spec: &EngineSpec, directory: &Temporary, keys: &str) -> Running {
     let elsewhere = directory.path().join("elsewhere");
     let route = format!(
         "host.route=[{{ path = \"/cgi-bin/**\", cgi = true{keys} }}, \

@@ -7,11 +7,10 @@ use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use engines::EngineSpec;
-use server::Server;
 use testkit::{Temporary, comes_true};
 
 use crate::fastcgi_server::{Asked, Does, FastCgiServer, end, record, reply};
-use crate::harness::{connect, site, start, take_head};
+use crate::harness::{Running, connect, site, start, take_head};
 use crate::{answer, ask, for_each_engine, takes_event};
 
 const HTML: &str = "Content-Type: text/html";
@@ -28,7 +27,7 @@ fn scripts() -> Temporary {
 /// A FastCGI server and one of sites in front of it.
 struct Pair {
     php: FastCgiServer,
-    server: Server,
+    server: Running,
 }
 
 impl Pair {

@@ -5,11 +5,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use server::Server;
 use testkit::response::{Response, parse_responses};
 use testkit::scripted::{Action, ReceivedRequest, Reply, Scripted};
 
-use crate::harness::{connect, for_each_engine, site, start};
+use crate::harness::{Running, connect, for_each_engine, site, start};
 use crate::{ask, scripted};
 
 /// What becomes of a reply.
@@ -169,7 +168,7 @@ fn a_reply_before_the_end_of_its_request_ends_the_connection() {
 /// with its target.
 struct Front {
     application: Scripted,
-    server: Server,
+    server: Running,
     has_processes: bool,
 }
 

@@ -31,12 +31,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use engines::EngineSpec;
-use server::Server;
 use testkit::scripted::{Action, Body, ReceivedRequest, Reply, Scripted};
 use testkit::{Temporary, comes_true};
 
 use bounds::server_workers;
-use harness::{connect, for_each_engine, site, start, take_head};
+use harness::{Running, connect, for_each_engine, site, start, take_head};
 
 /// A server of a site whose route `/app/**` leads to an application.
 fn front(
@@ -44,7 +43,7 @@ fn front(
     directory: &Temporary,
     applications: &[&Scripted],
     keys: &str,
-) -> Server {
+) -> Running {
     let servers: Vec<SocketAddr> = applications.iter().map(|it| it.address()).collect();
     in_front_of(spec, directory, &servers, keys)
 }
@@ -61,7 +60,7 @@ fn in_front_of(
     directory: &Temporary,
     servers: &[SocketAddr],
     keys: &str,
-) -> Server {
+) -> Running {
     let servers: Vec<String> = servers.iter().map(|it| format!("\"http://{it}\"")).collect();
     let servers = servers.join(", ");
     let route = format!("host.route=[{{ path = \"/app/**\", proxy = [{servers}]{keys} }}]");

@@ -12,7 +12,7 @@ use server::config::Arguments;
 use testkit::tools::{PHP_CGI, PHP_FPM};
 use testkit::{Temporary, comes_true, has};
 
-use crate::harness::{connect, quietly};
+use crate::harness::{Running, connect, quietly};
 use crate::{answer, ask, for_each_engine, under_test};
 
 /// A script that shows what it is told.
@@ -66,11 +66,11 @@ impl Php {
     }
 
     /// A server of the site, as by `ropewalk serve site --php php.sock`.
-    fn serve(&self, spec: &EngineSpec) -> Server {
+    fn serve(&self, spec: &EngineSpec) -> Running {
         self.serve_with(spec, &[])
     }
 
-    fn serve_with(&self, spec: &EngineSpec, set: &[&str]) -> Server {
+    fn serve_with(&self, spec: &EngineSpec, set: &[&str]) -> Running {
         let engine = format!("engine.name={}", spec.name);
         let set = [&[&*engine], set].concat();
         let arguments = Arguments {
@@ -80,7 +80,7 @@ impl Php {
             set: quietly(&set).chain(under_test::knobs()).collect(),
             ..Arguments::default()
         };
-        Server::start(&under_test::load(&arguments).unwrap()).unwrap()
+        Running::start(&under_test::load(&arguments).unwrap())
     }
 }
 

@@ -6,11 +6,10 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use engines::EngineSpec;
-use server::Server;
 use testkit::Temporary;
 use testkit::scripted::{Action, Reply, Scripted};
 
-use crate::harness::{connect, for_each_engine, site, start, take_head};
+use crate::harness::{Running, connect, for_each_engine, site, start, take_head};
 use crate::{front, in_front_of, scripted};
 
 /// A site, and beside it a directory of files that an application may name.
@@ -41,7 +40,7 @@ fn names(fields: &[&str]) -> Scripted {
     })
 }
 
-fn front_with_files(spec: &EngineSpec, directory: &Temporary, application: &Scripted) -> Server {
+fn front_with_files(spec: &EngineSpec, directory: &Temporary, application: &Scripted) -> Running {
     let root = directory.path().join("protected");
     front(spec, directory, &[application], &format!(", sendfile_root = \"{}\"", root.display()))
 }

@@ -9,11 +9,11 @@ use server::Server;
 use testkit::scripted::{Action, Reply, Scripted};
 use testkit::{Temporary, comes_true};
 
-use crate::harness::{connect, site, start};
+use crate::harness::{Running, connect, site, start};
 use crate::{GET, answer, ask, scripted};
 
 /// A server in whose application stage are so many threads.
-fn stages(directory: &Temporary, application: &Scripted, threads: usize, keys: &str) -> Server {
+fn stages(directory: &Temporary, application: &Scripted, threads: usize, keys: &str) -> Running {
     let address = application.address();
     let route =
         format!("host.route=[{{ path = \"/app/**\", proxy = [\"http://{address}\"]{keys} }}]");

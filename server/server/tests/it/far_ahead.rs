@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use server::Server;
 
-use crate::harness::{connect, queues, start, take_head};
+use crate::harness::{Running, connect, queues, start, take_head};
 use crate::knobs::with_knobs;
 use crate::overload::{counter, site};
 
@@ -75,7 +75,7 @@ fn received(clients: &[&Client]) -> Vec<usize> {
 fn little_is_received_ahead_of_an_answer() {
     let directory = site();
     let engines = crate::engines().into_iter().map(|spec| spec.name);
-    let served: Vec<(&str, Server, Client)> = engines
+    let served: Vec<(&str, Running, Client)> = engines
         .map(|name| {
             let server = start(&directory, &[&format!("engine.name={name}")]);
             let mut client = Client::new(&server);

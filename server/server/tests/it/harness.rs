@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
 use std::net::TcpStream;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use engines::EngineSpec;
-use server::Server;
 use server::config::{Arguments, Config};
+use server::{Server, Summary};
 use testkit::Temporary;
 
 use crate::under_test::{engines, knobs, load};
@@ -19,9 +20,46 @@ pub(crate) fn for_each_engine(test: impl Fn(&'static EngineSpec) + Sync) {
     testkit::side_by_side(&names, |name| test(engines::find(name).expect("it was just listed")));
 }
 
+/// A server that ends with its test: one that is dropped without a stop would go on to the end of
+/// the process, with all of its threads.
+pub(crate) struct Running(Option<Server>);
+
+impl Running {
+    pub(crate) fn start(config: &Config) -> Self {
+        Self(Some(Server::start(config).unwrap()))
+    }
+
+    pub(crate) fn stop_gracefully(mut self, drain: Duration) -> Result<Summary, String> {
+        self.0.take().expect("it runs").stop_gracefully(drain)
+    }
+}
+
+impl Deref for Running {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        self.0.as_ref().expect("it runs")
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Server {
+        self.0.as_mut().expect("it runs")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let stopped = self.0.take().map(|server| server.stop_gracefully(Duration::ZERO));
+        if let (Some(Err(why)), false) = (stopped, std::thread::panicking()) {
+            panic!("{why}");
+        }
+    }
+}
+
 /// Starts a server of `directory` on a free port.
-pub(crate) fn start(directory: &Temporary, set: &[&str]) -> Server {
-    Server::start(&config(directory, set)).unwrap()
+pub(crate) fn start(directory: &Temporary, set: &[&str]) -> Running {
+    Running::start(&config(directory, set))
 }
 
 pub(crate) fn config(directory: &Temporary, set: &[&str]) -> Config {
