@@ -40,7 +40,7 @@ pub(super) fn choose(servers: &[Server], client: ClientKey) -> Option<usize> {
     // `weight`: the first of them is the server's with a chance by its weight.
     let time = |index: &usize| {
         let server = &servers[*index];
-        -Generator::new(client.0 ^ server.identity).unit().ln() / server.weight as f64
+        -libm::log(Generator::new(client.0 ^ server.identity).unit()) / server.weight as f64
     };
     candidates(servers).min_by(|a, b| time(a).total_cmp(&time(b)))
 }
