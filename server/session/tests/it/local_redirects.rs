@@ -6,7 +6,7 @@ use session::{Limits, Phase, Tick};
 use site::Site;
 use site::host::{HostSettings, RouteSettings};
 use upstream::ServerSettings;
-use upstream::{Address, ApplicationSettings, Facilities, Next, Protocol, ReportDiagnostic};
+use upstream::{Address, ApplicationSettings, Facilities, Protocol, ReportDiagnostic};
 
 use crate::memory::{MemoryFiles, Pair};
 
@@ -42,26 +42,9 @@ fn pair() -> Pair {
 
 /// Has the program that is called write this, in pieces of a size, and end. Returns its variables.
 fn reply(pair: &mut Pair, output: &[u8], piece: usize) -> String {
-    let (id, mut call) = pair.take_call();
+    let (id, call) = pair.take_call();
     let told = String::from_utf8_lossy(call.program().expect("it is one")).into_owned();
-    call.connected(false, NOW);
-    let mut pieces = output.chunks(piece);
-    while let Some(mut stream) = pair.connection.stream(&mut pair.worker, id) {
-        match call.next(&mut stream, NOW) {
-            Next::Send(bytes) => {
-                let n = bytes.len();
-                call.sent(n, NOW);
-            }
-            Next::EndSending => call.sending_ended(),
-            Next::Recv => match pieces.next() {
-                Some(bytes) => call.ingest(&mut stream, bytes, NOW),
-                None => call.ended(&mut stream),
-            },
-            Next::Over { .. } => break,
-            other => panic!("{other:?}"),
-        }
-    }
-    pair.drive();
+    pair.answer_call((id, call), output, piece);
     told
 }
 

@@ -20,7 +20,7 @@ use site::host::{HostSettings, Symlinks};
 use site::listing::Renderer;
 use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resolve};
 use site::resource::{FileRef, Identity};
-use upstream::Call;
+use upstream::{Call, Next};
 
 #[path = "grammar.rs"]
 pub(crate) mod grammar;
@@ -419,6 +419,36 @@ impl Pair {
         };
         self.grammar.answered(id, false);
         (id, call)
+    }
+
+    /// Has the application of a call that was taken reply with these bytes, in pieces of a size,
+    /// and end. Only of a program the input ends, too.
+    pub(crate) fn answer_call(
+        &mut self,
+        (id, mut call): (JobId, Box<Call>),
+        reply: &[u8],
+        piece: usize,
+    ) {
+        let now = Tick(1_000_000_000);
+        let is_program = call.program().is_some();
+        call.connected(false, now);
+        let mut pieces = reply.chunks(piece);
+        while let Some(mut stream) = self.connection.stream(&mut self.worker, id) {
+            match call.next(&mut stream, now) {
+                Next::Send(bytes) => {
+                    let n = bytes.len();
+                    call.sent(n, now);
+                }
+                Next::EndSending if is_program => call.sending_ended(),
+                Next::Recv => match pieces.next() {
+                    Some(bytes) => call.ingest(&mut stream, bytes, now),
+                    None => call.ended(&mut stream),
+                },
+                Next::Over { .. } => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        self.drive();
     }
 
     /// Answers the job that is held back with a failure.

@@ -46,24 +46,8 @@ fn pair() -> Pair {
 
 /// Has the application reply, in pieces of a size.
 fn reply(pair: &mut Pair, reply: &[u8], piece: usize) {
-    let (id, mut call) = pair.take_call();
-    call.connected(false, NOW);
-    let mut pieces = reply.chunks(piece);
-    while let Some(mut stream) = pair.connection.stream(&mut pair.worker, id) {
-        match call.next(&mut stream, NOW) {
-            Next::Send(bytes) => {
-                let n = bytes.len();
-                call.sent(n, NOW);
-            }
-            Next::Recv => match pieces.next() {
-                Some(bytes) => call.ingest(&mut stream, bytes, NOW),
-                None => call.ended(&mut stream),
-            },
-            Next::Over { .. } => break,
-            other => panic!("{other:?}"),
-        }
-    }
-    pair.drive();
+    let called = pair.take_call();
+    pair.answer_call(called, reply, piece);
 }
 
 fn text(pair: &Pair) -> String {
