@@ -186,9 +186,9 @@ pub(crate) const STEPS: &[Step] = &[
         &[],
     ),
     step(
-        "beside-others",
+        "lab-ignored",
         When::Long,
-        "cargo test --release --package ropewalk-lab --test it beside_others \
+        "cargo test --release --package ropewalk-lab --test it \
          -- --ignored --nocapture --test-threads 1",
         &[WRK],
     ),

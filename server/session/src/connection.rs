@@ -557,7 +557,13 @@ impl Connection {
     fn advance_to_more(&mut self, w: &mut Worker) {
         let Some(exchange) = &mut self.exchange else { return };
         if matches!(exchange.then, Then::Application(_)) {
-            return self.advance_call(w);
+            // A send may take a while: what has come meanwhile is still for the application.
+            let has_come = self.state == State::Continuing;
+            self.advance_call(w);
+            if has_come && self.is_streaming() {
+                self.state = State::Continuing;
+            }
+            return;
         }
         if self.state == State::Streaming {
             self.state = State::Waiting;

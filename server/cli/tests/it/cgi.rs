@@ -8,9 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use testkit::{Temporary, comes_true};
 
-use crate::error_log::for_each_engine;
 use crate::processes::{children, is_running};
-use crate::server_process::{ROPEWALK, ServerProcess, TIME_TO_END, serve};
+use crate::server_process::{ROPEWALK, ServerProcess, TIME_TO_END, serve, for_each_engine};
 
 /// A site beside a directory of programs.
 fn programs(programs: &[(&str, &str)]) -> Temporary {

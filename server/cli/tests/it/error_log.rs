@@ -8,22 +8,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use testkit::{Temporary, side_by_side};
 
-use crate::server_process::{ROPEWALK, ServerProcess, TIME_TO_END, serve};
+use crate::server_process::{ROPEWALK, ServerProcess, TIME_TO_END, for_each_engine, serve};
 use crate::where_it_runs::as_ordinary_user;
-
-/// Runs the test for each engine that runs on this machine, and for one in several processes.
-pub(crate) fn for_each_engine(test: impl Fn(&[&str]) + Sync) {
-    let can_run = |spec: &&engines::EngineSpec| (spec.obstacle)().is_none();
-    let names: Vec<&str> = engines::ENGINES.iter().filter(can_run).map(|it| it.name).collect();
-    side_by_side(&[&names[..], &["several processes"]].concat(), |name| match *name {
-        "several processes" => test(&["--engine", "event-loop", "--set", "engine.processes=3"]),
-        name => test(&["--engine", name]),
-    });
-}
 
 #[test]
 fn each_kind_of_refusal_is_a_line_with_path_and_reason() {
@@ -66,6 +56,37 @@ fn each_kind_of_refusal_is_a_line_with_path_and_reason() {
         let mut expected: Vec<String> = refused.iter().map(expect).collect();
         expected.sort();
         assert_eq!(told, expected.iter().collect::<Vec<_>>(), "{arguments:?}");
+    });
+}
+
+/// A compressed file that is older than the file that it stands for is not sent, and each process
+/// says so once.
+#[test]
+fn a_compressed_file_that_is_left_out_is_a_line() {
+    let directory = Temporary::new();
+    let site = directory.path().join("site");
+    directory.file("site/app.js", "whole");
+    let old = fs::File::create(site.join("app.js.gz")).unwrap();
+    old.set_modified(UNIX_EPOCH + Duration::from_secs(1_600_000_000)).unwrap();
+    let head = "GET /app.js HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n\r\n";
+    for_each_engine(|arguments| {
+        let mut command = Command::new(ROPEWALK);
+        let command = serve(&mut command, &site).args(arguments).args(TIME_TO_END);
+        let server = ServerProcess::start(command);
+        let mut stream = server.connect();
+        for _ in 0..3 {
+            stream.write_all(head.as_bytes()).unwrap();
+            let mut response = Vec::new();
+            while !response.ends_with(b"\r\n\r\nwhole") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                response.push(byte[0]);
+            }
+        }
+        drop(stream);
+        let lines = server.stop();
+        let is_told = |line: &&String| line.starts_with("ropewalk: \"app.js.gz\" is left out: ");
+        assert_eq!(lines.iter().filter(is_told).count(), 1, "{arguments:?}: {lines:?}");
     });
 }
 

@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use testkit::{StalledDisk, Temporary, comes_true, skip};
 
-use crate::error_log::for_each_engine;
 use crate::processes::children;
-use crate::server_process::{ROPEWALK, ServerProcess, serve};
+use crate::server_process::{ROPEWALK, ServerProcess, serve, for_each_engine};
 
 /// How long a request may take to reach the disk.
 const PATIENCE: Duration = Duration::from_secs(20);

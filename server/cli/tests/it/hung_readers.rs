@@ -10,9 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use testkit::sockets::{CLOSE_WAIT, ESTABLISHED, TcpSocket, tcp_sockets};
-use testkit::{Temporary, comes_true, side_by_side, wait_until};
+use testkit::{Temporary, comes_true, wait_until};
 
 use crate::ropewalk;
+use crate::server_process::for_each_engine;
 
 /// How long a client waits for an answer until the server counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,11 +34,11 @@ struct Unread {
 }
 
 impl Unread {
-    fn start(engine: &str, drain_ms: &str) -> Self {
+    fn start(engine: &[&str], drain_ms: &str) -> Self {
         let (errors, errors_end) = std::io::pipe().unwrap();
         let drain = format!("timeouts.drain_ms={drain_ms}");
         let mut command = ropewalk(&["serve", "examples/site", "--listen", "127.0.0.1:0"]);
-        command.args(["--engine", engine, "--log", "combined", "--set", &drain]);
+        command.args(engine).args(["--log", "combined", "--set", &drain]);
         command.args(["--set", "log.queue_buffers_max=4"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let child = command.stderr(errors_end).spawn().unwrap();
@@ -64,7 +65,7 @@ impl Unread {
 
     /// Checks that requests with long lines in the log, sent one after the other on a few
     /// connections, are all answered.
-    fn answers(&self, what: &str) {
+    fn answers(&self, what: &[&str]) {
         let target = format!("/?{}", "x".repeat(LINE_BYTES));
         let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
         for _ in 0..3 {
@@ -74,8 +75,8 @@ impl Unread {
                 stream.write_all(request.as_bytes()).unwrap();
                 let mut status = [0; 15];
                 let read = stream.read_exact(&mut status);
-                read.unwrap_or_else(|why| panic!("{what}: request {number}: {why}"));
-                assert_eq!(&status, b"HTTP/1.1 200 OK", "{what}");
+                read.unwrap_or_else(|why| panic!("{what:?}: request {number}: {why}"));
+                assert_eq!(&status, b"HTTP/1.1 200 OK", "{what:?}");
                 skip_response(&mut stream);
             }
         }
@@ -96,19 +97,19 @@ impl Unread {
     }
 
     /// Fills both outputs.
-    fn hang_both(&self, what: &str) {
+    fn hang_both(&self, what: &[&str]) {
         self.answers(what);
         self.fill_errors();
     }
 
     /// Waits until the server has closed its connections, whose clients have gone.
-    fn closes_all(&self, what: &str) {
+    fn closes_all(&self, what: &[&str]) {
         let is_open = |socket: &TcpSocket| {
             socket.local_port == self.address.port()
                 && [ESTABLISHED, CLOSE_WAIT].contains(&socket.state)
         };
         let are_closed = || !tcp_sockets().iter().any(is_open);
-        assert!(comes_true(are_closed), "{what}: connections are still open");
+        assert!(comes_true(are_closed), "{what:?}: connections are still open");
     }
 
     fn signal(&self, name: &str) {
@@ -122,16 +123,16 @@ impl Unread {
         stream
     }
 
-    fn ends(&mut self, what: &str) {
+    fn ends(&mut self, what: &[&str]) {
         let ended = comes_true(|| self.child.try_wait().unwrap().is_some());
-        assert!(ended, "{what}: it does not end");
+        assert!(ended, "{what:?}: it does not end");
     }
 
-    fn ends_within_ms(&mut self, bound_ms: u64, what: &str) {
+    fn ends_within_ms(&mut self, bound_ms: u64, what: &[&str]) {
         let begin_us = os::clock::now();
         self.ends(what);
         let taken_ms = (os::clock::now() - begin_us) / 1000;
-        assert!(taken_ms < bound_ms, "{what}: it ended after {taken_ms} ms");
+        assert!(taken_ms < bound_ms, "{what:?}: it ended after {taken_ms} ms");
     }
 }
 
@@ -155,12 +156,6 @@ fn skip_response(stream: &mut TcpStream) {
     stream.read_exact(&mut vec![0; len.parse().unwrap()]).unwrap();
 }
 
-fn for_each_engine(test: impl Fn(&str) + Sync) {
-    let can_run = |spec: &&engines::EngineSpec| (spec.obstacle)().is_none();
-    let names: Vec<&str> = engines::ENGINES.iter().filter(can_run).map(|it| it.name).collect();
-    side_by_side(&names, |name| test(name));
-}
-
 #[test]
 fn a_log_without_a_reader_holds_up_no_response_and_no_end() {
     for_each_engine(|engine| {
@@ -170,8 +165,8 @@ fn a_log_without_a_reader_holds_up_no_response_and_no_end() {
         server.closes_all(engine);
         server.signal("TERM");
         let line = server.line_with("stopped after");
-        assert!(line.contains(" log lines dropped"), "{engine}: {line}");
-        assert!(!line.contains("cut off"), "{engine}: {line}");
+        assert!(line.contains(" log lines dropped"), "{engine:?}: {line}");
+        assert!(!line.contains("cut off"), "{engine:?}: {line}");
         server.ends(engine);
     });
 }
@@ -249,14 +244,14 @@ fn a_fifo_without_a_reader_is_one_line_and_status_1() {
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let set = format!("log.path={}", path.display());
     for_each_engine(|engine| {
-        let arguments = ["--engine", engine, "--log", "json", "--set", &set];
-        let mut command = ropewalk(&["serve", "examples/site", "--listen", "127.0.0.1:0"]);
-        let output = command.args(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{engine}");
+                let mut command = ropewalk(&["serve", "examples/site", "--listen", "127.0.0.1:0"]);
+        let log = ["--log", "json", "--set", &set];
+        let output = command.args(engine).args(log).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{engine:?}");
         let expected = format!(
             "ropewalk: cannot open the access log {path:?}: it is a FIFO; start its reader first\n"
         );
-        assert_eq!(String::from_utf8(output.stderr).unwrap(), expected, "{engine}");
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), expected, "{engine:?}");
     });
 }
 

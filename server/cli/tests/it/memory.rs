@@ -6,10 +6,9 @@ use std::process::Command;
 
 use testkit::Temporary;
 
-use crate::error_log::for_each_engine;
 use crate::machine::skip;
 use crate::processes::{MemoryGroup, descendants};
-use crate::server_process::{ROPEWALK, ServerProcess, serve};
+use crate::server_process::{ROPEWALK, ServerProcess, serve, for_each_engine};
 
 /// The memory of a small container.
 const SMALL: u64 = 32 << 20;

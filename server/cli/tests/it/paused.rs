@@ -10,8 +10,7 @@ use std::time::Duration;
 use os::socket::Readiness;
 
 use crate::REPOSITORY;
-use crate::error_log::for_each_engine;
-use crate::server_process::{ServerProcess, served, take_until};
+use crate::server_process::{ServerProcess, served, take_until, for_each_engine};
 
 const REQUEST: &[u8] = b"HEAD / HTTP/1.1\r\nHost: h\r\n\r\n";
 

@@ -13,11 +13,8 @@ use os::accounting;
 use os::control_groups::{hierarchy_with_controller, unified};
 use testkit::{NEEDS_ROOT, Temporary, is_root, wait_until};
 
-use crate::error_log::for_each_engine;
 use crate::machine::skip;
-use crate::server_process::{
-    ROPEWALK, ServerProcess, TIME_TO_END, request_status, serve, served, take_until,
-};
+use crate::server_process::{ROPEWALK, ServerProcess, TIME_TO_END, request_status, serve, served, take_until, for_each_engine};
 
 fn server(directory: &Temporary, more: &[&str]) -> ServerProcess {
     directory.file("index.html", "<h1>Rope</h1>");

@@ -85,8 +85,8 @@ struct Helper {
     child: Child,
     socket: UnixStream,
     task: Option<Task>,
-    /// The bytes that it has written from [`FAILED`] on.
-    failure_reason: Vec<u8>,
+    /// What it has written after [`FAILED`].
+    failure_reason: Option<Vec<u8>>,
 }
 
 impl HelperProcesses {
@@ -133,8 +133,8 @@ impl HelperProcesses {
         ours.set_nonblocking(true)?;
         self.epoll.add(ours.as_fd(), Interest::READ, place as u64)?;
         let child = (self.start)(OwnedFd::from(theirs))?;
-        let failure_reason = Vec::new();
-        self.places[place] = Some(Helper { child, socket: ours, task: None, failure_reason });
+        self.places[place] =
+            Some(Helper { child, socket: ours, task: None, failure_reason: None });
         Ok(())
     }
 
@@ -204,7 +204,7 @@ impl HelperProcesses {
             Ok(count) if count > 0 => {
                 let output = &bytes[..count];
                 helper.note_failure(output);
-                if output.contains(&DONE) && helper.failure_reason.is_empty() {
+                if output.contains(&DONE) && helper.failure_reason.is_none() {
                     let task = helper.task.take();
                     task.into_iter().for_each(|task| self.finish(task));
                 }
@@ -324,10 +324,11 @@ impl Helper {
     }
 
     fn note_failure(&mut self, output: &[u8]) {
-        let begins = |byte: &u8| *byte == FAILED;
-        let start =
-            if self.failure_reason.is_empty() { output.iter().position(begins) } else { Some(0) };
-        self.failure_reason.extend(start.into_iter().flat_map(|start| &output[start..]));
+        if let Some(reason) = &mut self.failure_reason {
+            reason.extend(output);
+        } else if let Some(start) = output.iter().position(|byte| *byte == FAILED) {
+            self.failure_reason = Some(output[start + 1..].to_vec());
+        }
     }
 
     /// Waits for the end of the helper, and returns the reason.
@@ -336,10 +337,11 @@ impl Helper {
         let mut rest = Vec::new();
         let _ = self.socket.read_to_end(&mut rest); // its last output, if any
         self.note_failure(&rest);
-        match self.wait_exit() {
-            _ if !self.failure_reason.is_empty() => {
-                format!("ended: {}", String::from_utf8_lossy(&self.failure_reason[1..]))
-            }
+        let status = self.wait_exit();
+        if let Some(reason) = &self.failure_reason {
+            return format!("ended: {}", String::from_utf8_lossy(reason));
+        }
+        match status {
             Ok(status) => match status.signal() {
                 Some(signal) => format!("ended by signal {signal}"),
                 None => format!("ended with status {}", status.code().unwrap_or_default()),

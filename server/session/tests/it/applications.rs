@@ -118,10 +118,7 @@ fn a_client_that_waits_is_invited_once_its_body_is_wanted() {
         "POST /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
     chain.send(head.as_bytes());
     assert_eq!(chain.text(), "", "the application is asked first");
-    let (id, call) = chain.call.as_mut().expect("it is out");
-    let mut stream = chain.connection.stream(&mut chain.worker, *id).expect("it is wanted");
-    call.ingest(&mut stream, b"HTTP/1.1 100 Continue\r\n\r\n", NOW);
-    drop(stream);
+    chain.application.sent.extend(b"HTTP/1.1 100 Continue\r\n\r\n");
     chain.run();
     assert_eq!(chain.text(), "HTTP/1.1 100 Continue\r\n\r\n");
     chain.application.is_stalled = false;
@@ -216,16 +213,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     /// With all bounds of a few bytes: whatever passes in whatever pieces, both ends get what the
-    /// other has sent, and none waits for ever.
+    /// other has sent, and none waits for ever, however late a send is reported.
     #[test]
     fn bodies_pass_in_both_directions_in_pieces_of_any_size(
         bodies in prop::collection::vec((0_usize..400, 0_usize..3, 0_usize..3), 1..4),
         chunks in prop::collection::vec(1_usize..30, 1..5),
-        client in (1_usize..20, 1_usize..20),
+        client in (1_usize..20, prop_oneof![1_usize..20, Just(usize::MAX)]),
         application in (1_usize..20, 1_usize..20),
-        reply_bytes_max in 1_usize..30,
+        reply_bytes_max in prop_oneof![1_usize..30, Just(1000)],
+        sends_late in any::<bool>(),
     ) {
         let mut chain = Chain::new(Sizes { client, application, reply_bytes_max });
+        chain.sends_late = sends_late;
         let mut bytes = Vec::new();
         for (len, framing, protocol) in &bodies {
             let path = ["/app/x", "/script/x", "/program/x"][*protocol];

@@ -117,6 +117,11 @@ impl Echo {
         self.is_input_over && self.received.is_empty() && !self.is_stalled
     }
 
+    /// Whether there is something to receive of it.
+    fn has_news(&self) -> bool {
+        !self.sent.is_empty() || self.has_ended() || self.closes
+    }
+
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         self.received.extend_from_slice(bytes);
         while !self.is_stalled && self.step() {}
@@ -311,6 +316,10 @@ pub(crate) struct Chain {
     pub(crate) received: Vec<u8>,
     /// Whether the client takes nothing.
     pub(crate) is_blocked: bool,
+    /// Whether a send takes a while: a piece more is received before it is reported.
+    pub(crate) sends_late: bool,
+    /// The bytes of a send that is under way.
+    sending: usize,
     pub(crate) closed: Option<bool>,
     pub(crate) failures: Vec<Failure>,
     pub(crate) counters: Arc<Counters>,
@@ -329,6 +338,8 @@ impl Chain {
             to_send: VecDeque::new(),
             received: Vec::new(),
             is_blocked: false,
+            sends_late: false,
+            sending: 0,
             closed: None,
             failures: Vec::new(),
             counters,
@@ -340,13 +351,13 @@ impl Chain {
         self.run();
     }
 
-    /// Lets everything happen that can.
+    /// Lets everything happen that can. As in an engine the call goes on when its stream calls for
+    /// it, or when its application has something.
     pub(crate) fn run(&mut self) {
-        // What one end has just taken or asked for may be work for the other: both are asked again.
-        let mut rests = 0;
         for _ in 0..10_000_000 {
-            rests = if self.step_client() | self.step_call() { 0 } else { rests + 1 };
-            if rests == 2 {
+            let was_busy = self.step_client();
+            self.call.take_if(|(id, _)| !self.connection.wants_stream(*id));
+            if !(was_busy | (self.application.has_news() && self.step_call())) {
                 return;
             }
         }
@@ -355,6 +366,10 @@ impl Chain {
 
     /// Does one thing for the client's side. Returns whether there was one.
     pub(crate) fn step_client(&mut self) -> bool {
+        if self.sending > 0 {
+            self.receive();
+            return self.report_sent();
+        }
         match self.connection.next() {
             Op::Job => {
                 let (id, job) = self.connection.take_job();
@@ -365,15 +380,19 @@ impl Chain {
                 self.application.is_program = call.program().is_some();
                 self.application.requests += usize::from(self.application.is_program);
                 self.call = Some((id, call));
+                self.join();
                 true
             }
-            Op::Stream(_) => self.join(),
+            Op::Stream(_) => {
+                self.join();
+                true
+            }
             Op::Send { head, body, .. } if !self.is_blocked => {
                 assert!(body.is_empty(), "an application's bytes are the connection's own");
                 let n = head.len().min(self.sizes.client.1);
                 self.received.extend_from_slice(&head[..n]);
-                self.connection.sent(&mut self.worker, n);
-                true
+                self.sending = n;
+                self.sends_late || self.report_sent()
             }
             Op::Send { .. } | Op::Recv | Op::Wait => self.receive(),
             Op::Shutdown => {
@@ -387,6 +406,11 @@ impl Chain {
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    fn report_sent(&mut self) -> bool {
+        self.connection.sent(&mut self.worker, std::mem::take(&mut self.sending));
+        true
     }
 
     fn receive(&mut self) -> bool {
