@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -447,31 +447,52 @@ fn assert_whole(opened: &Opened) {
     assert!(blocks.values().all(|blocks| *blocks == [0, 1]), "{blocks:?}");
 }
 
-#[test]
-fn a_study_that_is_killed_goes_on() {
-    let lab = Lab::new();
-    let experiment = lab.study(", \"no-such-thing\"", "");
-    let (scratch, records) = (lab.path("scratch"), lab.path("records"));
-    let mut command = lab.study_command(&[text(&experiment)]);
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().unwrap();
-    let runs = records.join("runs.jsonl");
-    let made = || fs::read_to_string(&runs).unwrap_or_default().lines().count();
-    while made() < 4 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before it had made four runs");
+/// Starts the study, and returns it once there are `runs` runs.
+fn under_way(lab: &Lab, options: &[&str], runs: usize) -> Child {
+    let mut command = lab.study_command(options);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let path = lab.path("records/runs.jsonl");
+    let made = || fs::read_to_string(&path).unwrap_or_default().lines().count();
+    while made() < runs {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it had made {runs} runs");
         thread::sleep(Duration::from_millis(20));
     }
+    child
+}
+
+/// A study that is interrupted keeps its measurements, and so does one that is killed; either can
+/// be resumed.
+#[test]
+fn a_study_that_is_interrupted_and_killed_goes_on() {
+    let lab = Lab::new();
+    let experiment = lab.study(", \"no-such-thing\"", "");
+    let (scratch, experiment) = (lab.path("scratch"), text(&experiment));
+    let child = under_way(&lab, &[experiment], 3);
+    send_interrupt(&child.id().to_string());
+    let output = child.wait_with_output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(out.contains("--resume"), "{out}");
+    await_no_server(&scratch);
+    let interrupted = lab.records().runs;
+    let mut child = under_way(&lab, &[experiment, "--resume"], interrupted.len() + 2);
     child.kill().unwrap();
     child.wait().unwrap();
-    let before: Vec<Run> = lab.records().runs;
+    let before = lab.records().runs;
+    assert_eq!(before[..interrupted.len()], interrupted[..], "what was measured stays");
     await_no_server(&scratch);
-    let (status, out, err) = lab.run(&["study", text(&experiment), "--resume"]);
+    let (status, out, err) = lab.run(&["study", experiment, "--resume"]);
     assert_eq!(status, 0, "{out}{err}");
     assert!(out.contains("Going on after "), "{out}");
     let opened = lab.records();
     assert_whole(&opened);
     assert_eq!(opened.runs[..before.len()], before[..], "what was measured stays");
-    assert_eq!(opened.environments.len(), 2, "the machine is looked at each time");
+    assert_eq!(opened.environments.len(), 3, "the machine is looked at each time");
+    // These options change what is measured, and were not given when the study was begun.
+    for flag in ["--mat", "--lag-bound=50s", "--interference-bound=20%"] {
+        let (status, _, err) = lab.run(&["study", experiment, "--resume", flag]);
+        assert_eq!(status, 2, "{flag}: {err}");
+        assert!(err.contains("it was begun with another definition"), "{err}");
+    }
 }
 
 /// Waits until the servers of a killed study have ended by themselves.
@@ -570,37 +591,6 @@ fn a_run_of_which_a_copy_ends_is_void() {
     let first = runs[0].void.iter().map(Void::to_string).collect::<Vec<_>>().join("; ");
     assert!(first.contains("copy 2 of 2 of the server has ended"), "{first}{out}{err}");
     assert!(!first.contains("copy 1"), "{first}");
-}
-
-/// An interrupted study keeps its measurements, and can be resumed.
-#[test]
-fn a_study_that_is_interrupted_goes_on() {
-    let lab = Lab::new();
-    let experiment = lab.study(", \"no-such-thing\"", "");
-    let (scratch, records) = (lab.path("scratch"), lab.path("records"));
-    let mut command = lab.study_command(&[text(&experiment)]);
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let runs = records.join("runs.jsonl");
-    let made = || fs::read_to_string(&runs).unwrap_or_default().lines().count();
-    while made() < 3 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before it had made three runs");
-        thread::sleep(Duration::from_millis(20));
-    }
-    let kill = format!("kill -s INT {}", child.id());
-    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(out.contains("--resume"), "{out}");
-    await_no_server(&scratch);
-    let (status, out, err) = lab.run(&["study", text(&experiment), "--resume"]);
-    assert_eq!(status, 0, "{out}{err}");
-    assert_whole(&lab.records());
-    // These options change what is measured, and were not given when the study was begun.
-    for flag in ["--mat", "--lag-bound=50s", "--interference-bound=20%"] {
-        let (status, _, err) = lab.run(&["study", text(&experiment), "--resume", flag]);
-        assert_eq!(status, 2, "{flag}: {err}");
-        assert!(err.contains("it was begun with another definition"), "{err}");
-    }
 }
 
 /// Ctrl-C in a terminal is sent to the whole process group. It does not cut short the window under

@@ -5,6 +5,7 @@ mod beside_others;
 mod cache_study;
 mod compare;
 mod differential;
+mod documentation;
 mod experiments;
 mod fileset;
 mod httperf_logs;
@@ -19,7 +20,6 @@ mod servers;
 mod study;
 mod terminal;
 mod tune;
-mod tutorials;
 
 use std::process::Command;
 

@@ -38,7 +38,7 @@ fn progress_is_one_line_that_fits_and_is_gone_in_the_end() {
     }
 }
 
-/// The generator is always later than a microsecond.
+/// A generator is always later than a microsecond after a request was due.
 #[test]
 fn a_void_run_is_emphasised() {
     if !has(&SCRIPT) {
@@ -47,7 +47,7 @@ fn a_void_run_is_emphasised() {
     let directory = Temporary::new();
     directory.file("index.html", "hello");
     let server = served(directory.path(), &[]);
-    let load = ["load", &server.url("/"), "-c", "1", "-d", "100ms", "--lag-bound", "1us"];
+    let load = ["load", &server.url("/"), "--rate", "1000", "-d", "100ms", "--lag-bound", "1us"];
     let shown = on_terminal(&load, 200, &[]);
     assert_eq!(shown.status, 3, "{}", shown.all);
     assert_eq!(shown.all.matches("\x1b[33mVOID: ").count(), 2, "{}", shown.all);

@@ -30,7 +30,7 @@ const SHORT: [&str; 6] =
 /// A budget that is not used up: the search ends by itself long before. Beside other tests a run
 /// takes several times as long, and a budget too short for a first look is an error.
 const AMPLE: &str = "--budget=3m";
-const TIGHT: &str = "--budget=45s";
+const TIGHT: &str = "--budget=36s";
 
 /// A folder for all files of the command.
 struct Tuning(Temporary);
@@ -76,11 +76,17 @@ impl Tuning {
         child
     }
 
-    /// Runs the command and signals it once it has made `runs` runs: its whole process group, as a
+    /// Runs the command and signals it once there are `runs` runs: its whole process group, as a
     /// terminal does, or the process alone, as `kill` does. Returns its status, if it ended by
     /// itself.
-    fn run_until(&self, runs: usize, signal: &str, whole_group: bool) -> Option<i32> {
-        let arguments = self.arguments(&[AMPLE]);
+    fn run_until(
+        &self,
+        runs: usize,
+        signal: &str,
+        whole_group: bool,
+        more: &[&str],
+    ) -> Option<i32> {
+        let arguments = self.arguments(&[&[AMPLE][..], more].concat());
         let mut command = ropewalk(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = self.under_way(runs, command);
@@ -119,24 +125,34 @@ fn all_knobs_of_every_engine_can_be_varied() {
     }
 }
 
+/// Ctrl-C is sent to the terminal's whole process group: the measurements until then are whole. The
+/// search can be resumed then, and after its process was killed.
 #[test]
-fn a_search_that_is_killed_goes_on_to_its_results() {
+fn a_search_that_is_interrupted_and_killed_goes_on_to_its_results() {
     let tuning = Tuning::new();
-    assert_eq!(tuning.run_until(3, "KILL", false), None);
-    let before = tuning.opened().runs;
+    assert_eq!(tuning.run_until(3, "INT", true, &[]), Some(4));
+    let interrupted = tuning.opened().runs;
+    for run in &interrupted {
+        let outcome = fs::read_to_string(tuning.records().join(&run.outcome_file)).unwrap();
+        let outcome: serde_json::Value = serde_json::from_str(&outcome).unwrap();
+        assert_eq!(outcome["interrupted"], false, "{run:?}");
+    }
     let (status, out, err) = tuning.run(&[AMPLE]);
     assert_eq!(status, 1, "there is one in it: {out}");
     assert!(err.contains("resume it (--resume) or choose another directory"), "{err}");
     let (status, _, err) = tuning.run(&[AMPLE, "--resume", "--condition=errors=1%"]);
     assert_eq!(status, 2);
     assert!(err.contains("it was begun with another definition"), "{err}");
+    assert_eq!(tuning.run_until(interrupted.len() + 2, "KILL", false, &["--resume"]), None);
+    let before = tuning.opened().runs;
+    assert_eq!(before[..interrupted.len()], interrupted[..], "what was measured stays");
     let (status, out, err) = tuning.run(&[AMPLE, "--resume"]);
     let told = result_head(status, &err);
     assert!(out.contains("\nGoing on after ") && out.contains(told), "{out}{err}");
     let opened = tuning.opened();
     assert_eq!(opened.header.kind, Kind::Tune);
     assert_eq!(opened.runs[..before.len()], before[..], "what was measured stays");
-    assert_eq!(opened.environments.len(), 2, "the machine is looked at each time");
+    assert_eq!(opened.environments.len(), 3, "the machine is looked at each time");
     assert!(opened.searches.len() >= 3, "the level, and a block of two: {opened:?}");
     assert!(opened.runs.iter().any(|run| run.observed.contains_key("cpu_us_per_request")));
     assert_results(&tuning);
@@ -251,24 +267,6 @@ fn a_search_goes_on_with_the_same_server_only() {
     }
     own.file("servers/absent.toml", ABSENT);
     goes_on(&["--window=100ms", "--resume"]);
-}
-
-/// Ctrl-C is sent to the terminal's whole process group: the measurements until then are whole, and
-/// the search can be resumed.
-#[test]
-fn a_search_that_is_interrupted_goes_on_to_its_results() {
-    let tuning = Tuning::new();
-    assert_eq!(tuning.run_until(3, "INT", true), Some(4));
-    let before = tuning.opened().runs;
-    for run in &before {
-        let outcome = fs::read_to_string(tuning.records().join(&run.outcome_file)).unwrap();
-        let outcome: serde_json::Value = serde_json::from_str(&outcome).unwrap();
-        assert_eq!(outcome["interrupted"], false, "{run:?}");
-    }
-    let (status, out, err) = tuning.run(&[AMPLE, "--resume"]);
-    assert!(out.contains(result_head(status, &err)), "{out}{err}");
-    assert_eq!(tuning.opened().runs[..before.len()], before[..], "what was measured stays");
-    assert_results(&tuning);
 }
 
 /// Asserts that the results are a surface with two configurations, and a configuration that
@@ -389,7 +387,7 @@ fn effective(arguments: &[&str]) -> Vec<String> {
 fn a_search_says_first_what_it_would_do() {
     let (status, out, err) = Tuning::new().run(&[TIGHT, "--dry-run"]);
     assert_eq!(status, 0, "{err}");
-    assert!(out.ends_with("at most 45 s\n"), "{out}");
+    assert!(out.ends_with("at most 36 s\n"), "{out}");
     let scratch = Temporary::new();
     let place = format!("--scratch={}", scratch.path().display());
     let grid = ["--window=100ms", "--budget=4m", "--method=grid", "--dry-run", &place];
@@ -415,7 +413,7 @@ fn what_is_wrong_is_said_in_a_line() {
     check(&["--condition=speed=1"], "--condition: \"speed=1\": a condition is ");
     check(
         &[TIGHT, "--method=grid"],
-        "2 configurations take longer than --budget 45s: name fewer knobs ",
+        "2 configurations take longer than --budget 36s: name fewer knobs ",
     );
     check(&[TIGHT, "--method=grid"], ", or take --method halving or --budget ");
     let scratch = Temporary::new();

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use testkit::{Temporary, comes_true};
 
 use crate::processes::{children, is_running};
-use crate::server_process::{ROPEWALK, ServerProcess, TIME_TO_END, serve, for_each_engine};
+use crate::server_process::{ROPEWALK, ServerProcess, TIME_TO_END, for_each_engine, serve};
 
 /// A site beside a directory of programs.
 fn programs(programs: &[(&str, &str)]) -> Temporary {

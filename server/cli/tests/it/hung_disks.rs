@@ -11,7 +11,7 @@ use std::time::Duration;
 use testkit::{StalledDisk, Temporary, comes_true, skip};
 
 use crate::processes::children;
-use crate::server_process::{ROPEWALK, ServerProcess, serve, for_each_engine};
+use crate::server_process::{ROPEWALK, ServerProcess, for_each_engine, serve};
 
 /// How long a request may take to reach the disk.
 const PATIENCE: Duration = Duration::from_secs(20);

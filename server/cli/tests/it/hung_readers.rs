@@ -244,7 +244,7 @@ fn a_fifo_without_a_reader_is_one_line_and_status_1() {
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let set = format!("log.path={}", path.display());
     for_each_engine(|engine| {
-                let mut command = ropewalk(&["serve", "examples/site", "--listen", "127.0.0.1:0"]);
+        let mut command = ropewalk(&["serve", "examples/site", "--listen", "127.0.0.1:0"]);
         let log = ["--log", "json", "--set", &set];
         let output = command.args(engine).args(log).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{engine:?}");

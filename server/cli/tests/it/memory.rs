@@ -8,7 +8,7 @@ use testkit::Temporary;
 
 use crate::machine::skip;
 use crate::processes::{MemoryGroup, descendants};
-use crate::server_process::{ROPEWALK, ServerProcess, serve, for_each_engine};
+use crate::server_process::{ROPEWALK, ServerProcess, for_each_engine, serve};
 
 /// The memory of a small container.
 const SMALL: u64 = 32 << 20;

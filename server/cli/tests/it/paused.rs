@@ -10,7 +10,7 @@ use std::time::Duration;
 use os::socket::Readiness;
 
 use crate::REPOSITORY;
-use crate::server_process::{ServerProcess, served, take_until, for_each_engine};
+use crate::server_process::{ServerProcess, for_each_engine, served, take_until};
 
 const REQUEST: &[u8] = b"HEAD / HTTP/1.1\r\nHost: h\r\n\r\n";
 

@@ -14,7 +14,10 @@ use os::control_groups::{hierarchy_with_controller, unified};
 use testkit::{NEEDS_ROOT, Temporary, is_root, wait_until};
 
 use crate::machine::skip;
-use crate::server_process::{ROPEWALK, ServerProcess, TIME_TO_END, request_status, serve, served, take_until, for_each_engine};
+use crate::server_process::{
+    ROPEWALK, ServerProcess, TIME_TO_END, for_each_engine, request_status, serve, served,
+    take_until,
+};
 
 fn server(directory: &Temporary, more: &[&str]) -> ServerProcess {
     directory.file("index.html", "<h1>Rope</h1>");

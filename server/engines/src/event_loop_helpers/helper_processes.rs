@@ -133,8 +133,7 @@ impl HelperProcesses {
         ours.set_nonblocking(true)?;
         self.epoll.add(ours.as_fd(), Interest::READ, place as u64)?;
         let child = (self.start)(OwnedFd::from(theirs))?;
-        self.places[place] =
-            Some(Helper { child, socket: ours, task: None, failure_reason: None });
+        self.places[place] = Some(Helper { child, socket: ours, task: None, failure_reason: None });
         Ok(())
     }
 
