@@ -5,9 +5,11 @@
 
 use crate::call::uninterrupted;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::File;
 use std::io::{self, Write};
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr;
@@ -26,9 +28,37 @@ pub fn create_cells(count: usize) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Maps the cells of a file that [`create_cells`] made, maybe in another process. The mapping
-/// stays for as long as the process lives.
-pub fn map_cells(file: BorrowedFd<'_>) -> io::Result<&'static [AtomicU64]> {
+/// Cells that are mapped for as long as this lives.
+pub struct Cells(&'static [AtomicU64]);
+
+impl Cells {
+    /// The cells, for as long as the process lives.
+    #[must_use]
+    pub fn leak(self) -> &'static [AtomicU64] {
+        ManuallyDrop::new(self).0
+    }
+}
+
+impl Deref for Cells {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        self.0
+    }
+}
+
+impl Drop for Cells {
+    fn drop(&mut self) {
+        let start = self.0.as_ptr().cast_mut().cast();
+        // SAFETY: nobody has a reference to the mapping: those that `deref` gives end before this,
+        // and `leak`, which gives another, keeps this from being called.
+        let unmapped = unsafe { munmap(start, size_of_val(self.0)) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+/// Maps the cells of a file that [`create_cells`] made, maybe in another process.
+pub fn map_cells(file: BorrowedFd<'_>) -> io::Result<Cells> {
     let refused = || io::Error::new(io::ErrorKind::InvalidInput, "not a file of cells");
     if !fcntl_get_seals(file)?.contains(FIXED_SIZE) {
         return Err(refused());
@@ -43,12 +73,12 @@ pub fn map_cells(file: BorrowedFd<'_>) -> io::Result<&'static [AtomicU64]> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0)?
     };
-    // SAFETY: the mapping is aligned to a page, covers `count` cells, and is never unmapped. The
-    // seals keep the file at its size, so that every page stays there. Every bit pattern is a
+    // SAFETY: the mapping is aligned to a page, covers `count` cells, and stays for as long as the
+    // value below, which alone has this reference. The seals keep the file at its size, so that every page stays there. Every bit pattern is a
     // number, and all processes that map the file come through here and use atomic operations only;
     // a process that writes to the file instead can change numbers, which any of them may do
     // anyway.
-    Ok(unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), count) })
+    Ok(Cells(unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), count) }))
 }
 
 /// Creates a file with this text, which can be read any number of times and never be changed.
@@ -85,6 +115,24 @@ mod tests {
         one[999].fetch_add(7, Ordering::Relaxed);
         assert_eq!(other[999].load(Ordering::Relaxed), 7);
         assert_ne!(one.as_ptr(), other.as_ptr());
+        let kept = one.leak();
+        drop((other, file));
+        assert_eq!(kept[999].load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn cells_that_are_dropped_are_not_mapped_any_more() {
+        let mapped = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            // Of an inode that no other test of this process has, while the file is open.
+            move |inode: u64| maps.contains(&format!(" {inode} "))
+        };
+        let file = File::from(create_cells(8).unwrap());
+        let inode = std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap());
+        let cells = map_cells(file.as_fd()).unwrap();
+        assert!(mapped()(inode));
+        drop(cells);
+        assert!(!mapped()(inode));
     }
 
     #[test]

@@ -30,7 +30,7 @@ testkit::one_by_one![
 ];
 
 fn memory(cells: usize) -> &'static [AtomicU64] {
-    map_cells(create_cells(cells).unwrap().as_fd()).unwrap()
+    map_cells(create_cells(cells).unwrap().as_fd()).unwrap().leak()
 }
 
 fn a_copy_ends_with_the_status_of_its_work() {

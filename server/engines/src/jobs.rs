@@ -295,7 +295,7 @@ impl Runner {
             report: self.report.as_ref(),
             hashes: &self.hashes,
             hashed,
-            left_out: self.left_out,
+            left_out: &self.left_out,
         }
     }
 
@@ -526,7 +526,7 @@ struct HostFiles<'a> {
     hashes: &'a Hashes,
     /// The files that were hashed for this path alone.
     hashed: Vec<(Identity, Hashed)>,
-    left_out: LeftOut,
+    left_out: &'a LeftOut,
 }
 
 impl HostFiles<'_> {

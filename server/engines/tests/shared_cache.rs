@@ -45,7 +45,7 @@ impl Keeper for Hands {
 }
 
 fn memory(cells: usize) -> &'static [AtomicU64] {
-    map_cells(create_cells(cells).unwrap().as_fd()).unwrap()
+    map_cells(create_cells(cells).unwrap().as_fd()).unwrap().leak()
 }
 
 /// A value of which each byte depends on the key and the version.

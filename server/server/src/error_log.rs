@@ -102,7 +102,7 @@ impl Budget {
     /// Creates a budget for a server that is one process, in cells of its own.
     pub(crate) fn new() -> io::Result<Self> {
         let file = os::shared_memory::create_cells(Self::CELLS)?;
-        os::shared_memory::map_cells(file.as_fd()).map(Self::in_cells)
+        os::shared_memory::map_cells(file.as_fd()).map(|cells| Self::in_cells(cells.leak()))
     }
 
     /// Creates a budget in the given cells, which were all 0 at the beginning.

@@ -30,6 +30,7 @@ const SHORT: [&str; 6] =
 /// A budget that is not used up: the search ends by itself long before. Beside other tests a run
 /// takes several times as long, and a budget too short for a first look is an error.
 const AMPLE: &str = "--budget=3m";
+const AMPLE_S: f64 = 180.0;
 const TIGHT: &str = "--budget=36s";
 
 /// A folder for all files of the command.
@@ -64,24 +65,37 @@ impl Tuning {
         Folder::read(&self.records()).unwrap()
     }
 
-    /// Begins the command, and returns it once it has made `runs` runs.
-    fn under_way(&self, runs: usize, mut command: Command) -> Child {
-        let mut child = command.spawn().unwrap();
+    /// Has the records say that the last run took so long that of the budget `left_s` seconds are
+    /// left. Returns the number of runs.
+    fn spend_budget(&self, left_s: f64) -> usize {
         let path = self.records().join("runs.jsonl");
-        let made = || fs::read_to_string(&path).unwrap_or_default().lines().count();
-        while made() < runs {
-            assert!(child.try_wait().unwrap().is_none(), "it ended before it had made {runs} runs");
+        let text = fs::read_to_string(&path).unwrap();
+        let mut made: Vec<serde_json::Value> =
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let Some((last, others)) = made.split_last_mut() else { panic!("no run was made") };
+        let taken_s: f64 = others.iter().map(|run| run["took_s"].as_f64().unwrap()).sum();
+        last["took_s"] = (AMPLE_S - left_s - taken_s).into();
+        fs::write(&path, made.iter().map(|run| format!("{run}\n")).collect::<String>()).unwrap();
+        made.len()
+    }
+
+    /// Begins the command, and returns it once `lines` lines are in a list of its records.
+    fn under_way(&self, (list, lines): (&str, usize), mut command: Command) -> Child {
+        let mut child = command.spawn().unwrap();
+        let path = self.records().join(list);
+        while fs::read_to_string(&path).unwrap_or_default().lines().count() < lines {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before {lines} lines of {list}");
             thread::sleep(Duration::from_millis(20));
         }
         child
     }
 
-    /// Runs the command and signals it once there are `runs` runs: its whole process group, as a
-    /// terminal does, or the process alone, as `kill` does. Returns its status, if it ended by
-    /// itself.
+    /// Runs the command and signals it once there are so many lines in a list of its records: its
+    /// whole process group, as a terminal does, or the process alone, as `kill` does. Returns its
+    /// status, if it ended by itself.
     fn run_until(
         &self,
-        runs: usize,
+        lines: (&str, usize),
         signal: &str,
         whole_group: bool,
         more: &[&str],
@@ -89,7 +103,7 @@ impl Tuning {
         let arguments = self.arguments(&[&[AMPLE][..], more].concat());
         let mut command = ropewalk(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = self.under_way(runs, command);
+        let mut child = self.under_way(lines, command);
         let target = if whole_group { format!("-{}", child.id()) } else { child.id().to_string() };
         let kill = format!("kill -s {signal} -- {target}");
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
@@ -130,7 +144,7 @@ fn all_knobs_of_every_engine_can_be_varied() {
 #[test]
 fn a_search_that_is_interrupted_and_killed_goes_on_to_its_results() {
     let tuning = Tuning::new();
-    assert_eq!(tuning.run_until(3, "INT", true, &[]), Some(4));
+    assert_eq!(tuning.run_until(("runs.jsonl", 3), "INT", true, &[]), Some(4));
     let interrupted = tuning.opened().runs;
     for run in &interrupted {
         let outcome = fs::read_to_string(tuning.records().join(&run.outcome_file)).unwrap();
@@ -143,7 +157,10 @@ fn a_search_that_is_interrupted_and_killed_goes_on_to_its_results() {
     let (status, _, err) = tuning.run(&[AMPLE, "--resume", "--condition=errors=1%"]);
     assert_eq!(status, 2);
     assert!(err.contains("it was begun with another definition"), "{err}");
-    assert_eq!(tuning.run_until(interrupted.len() + 2, "KILL", false, &["--resume"]), None);
+    // The level, and two blocks of two.
+    let measured = ("searches.jsonl", 5);
+    assert_eq!(tuning.run_until(measured, "KILL", false, &["--resume"]), None);
+    tuning.spend_budget(20.0); // it may end by itself before that
     let before = tuning.opened().runs;
     assert_eq!(before[..interrupted.len()], interrupted[..], "what was measured stays");
     let (status, out, err) = tuning.run(&[AMPLE, "--resume"]);
@@ -172,25 +189,34 @@ fn a_search_that_is_interrupted_and_killed_goes_on_to_its_results() {
 #[test]
 fn beside_busy_loops_nothing_is_decided() {
     let tuning = Tuning::new();
-    let mut arguments = tuning.arguments(&[TIGHT]);
-    arguments.retain(|argument| argument != LIFTED);
-    let mut command = ropewalk(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = tuning.under_way(1, command);
+    let tune = |more: &[&str]| {
+        let mut arguments = tuning.arguments(&[&[AMPLE][..], more].concat());
+        arguments.retain(|argument| argument != LIFTED);
+        ropewalk(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let mut command = tune(&[]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = tuning.under_way(("runs.jsonl", 1), command);
     let bound_to = |cpu| move || os::affinity::pin_thread(&[cpu]).unwrap();
-    let loops = Busy::after(os::affinity::allowed_cpus().into_iter().map(bound_to));
-    let output = child.wait_with_output().unwrap();
-    drop(loops);
-    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    let runs = tuning.opened().runs;
+    let _loops = Busy::after(os::affinity::allowed_cpus().into_iter().map(bound_to));
     let is_void = |run: &Run| run.void.iter().any(lab::Void::is_interference);
+    while !tuning.opened().runs.last().is_some_and(is_void) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before a run was void");
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let made = tuning.spend_budget(0.0);
+    let (status, out, err) = finished(&mut tune(&["--resume"]));
+    let runs = tuning.opened().runs;
+    assert_eq!(runs.len(), made, "no run is made any more");
     assert!(runs.last().is_some_and(is_void), "{runs:?}");
-    let told = match output.status.code() {
-        Some(3) => out.contains("\nNot decided. Ahead: "),
-        Some(1) => err.contains("other processes disturbed"),
+    let told = match status {
+        3 => out.contains("\nNot decided. Ahead: "),
+        1 => err.contains("other processes disturbed"),
         _ => false,
     };
-    assert!(told && !out.contains("\nBest: "), "{}: {out}{err}", output.status);
+    assert!(told && !out.contains("\nBest: "), "{status}: {out}{err}");
 }
 
 /// The budget is spent once each of two has been measured in a block, as their records have it, and
@@ -204,24 +230,17 @@ fn a_budget_that_is_spent_too_early_decides_nothing() {
         arguments.extend(["--margin=1", "--confidence=99.9"].map(str::to_owned));
         ropewalk(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    let mut child = tune(&[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let [runs, searches] = ["runs.jsonl", "searches.jsonl"].map(|name| tuning.records().join(name));
+    let mut command = tune(&[]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     // The level, and a block of two.
-    while fs::read_to_string(&searches).unwrap_or_default().lines().count() < 3 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before a block was over");
-        thread::sleep(Duration::from_millis(20));
-    }
+    let mut child = tuning.under_way(("searches.jsonl", 3), command);
     child.kill().unwrap();
     child.wait().unwrap();
-    let text = fs::read_to_string(&runs).unwrap();
-    let mut made: Vec<serde_json::Value> =
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    made.last_mut().unwrap()["took_s"] = 1e6.into();
-    fs::write(&runs, made.iter().map(|run| format!("{run}\n")).collect::<String>()).unwrap();
+    let made = tuning.spend_budget(0.0);
     let (status, out, err) = finished(&mut tune(&["--resume"]));
     assert_eq!(status, 3, "{out}{err}");
     assert!(out.contains("\nNot decided. Ahead: ") && !out.contains("\nBest: "), "{out}{err}");
-    assert_eq!(tuning.opened().runs.len(), made.len(), "no run is made any more");
+    assert_eq!(tuning.opened().runs.len(), made, "no run is made any more");
 }
 
 /// A server that is installed and has a version, but does not start: so a search ends at once.

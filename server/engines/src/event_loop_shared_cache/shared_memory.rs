@@ -39,7 +39,7 @@ impl SharedMemory {
         // The shards are to begin on cache lines.
         let owner_cells = Owners::cells(processes).next_multiple_of(16);
         let file = create_cells(owner_cells + layout.cells())?;
-        let (owners, cache) = map_cells(file.as_fd())?.split_at(owner_cells);
+        let (owners, cache) = map_cells(file.as_fd())?.leak().split_at(owner_cells);
         Ok(Self { owners: Owners::new(owners), cache: SharedCache::new(cache, layout) })
     }
 

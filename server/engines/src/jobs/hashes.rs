@@ -9,9 +9,9 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use os::shared_memory::{create_cells, map_cells};
+use os::shared_memory::{Cells, create_cells, map_cells};
 use session::SharedHashing;
 use site::entity_tag::ContentHash;
 use site::hashing::Hashing;
@@ -36,19 +36,18 @@ type UnderWay = Vec<(Identity, Weak<Mutex<Hashing>>)>;
 /// A table in which a hash overwrites another that has the same slot. No thread waits, and a
 /// process that is killed leaves the table consistent: a slot with cells of two writers matches no
 /// fingerprint.
-#[derive(Clone, Copy)]
-struct Known(&'static [AtomicU64]);
+struct Known(Arc<Cells>);
 
 impl Hashes {
     pub(super) fn new() -> io::Result<Self> {
         let file = create_cells(SLOTS * SLOT_CELLS)?;
-        Ok(Self { known: Known(map_cells(file.as_fd())?), under_way: Mutex::default() })
+        Ok(Self { known: Known(Arc::new(map_cells(file.as_fd())?)), under_way: Mutex::default() })
     }
 
     /// The hashes of another process: the known ones in the same memory, and none under way.
     #[cfg(test)]
     pub(super) fn duplicate(&self) -> Self {
-        Self { known: self.known, under_way: Mutex::default() }
+        Self { known: Known(Arc::clone(&self.known.0)), under_way: Mutex::default() }
     }
 
     pub(super) fn get(&self, identity: &Identity) -> Option<ContentHash> {
@@ -75,18 +74,18 @@ impl Hashes {
 }
 
 impl Known {
-    fn get(self, fingerprint: [u64; 2]) -> Option<ContentHash> {
+    fn get(&self, fingerprint: [u64; 2]) -> Option<ContentHash> {
         let [hash, one, other] = self.slot(fingerprint).map(|cell| cell.load(Ordering::Relaxed));
         ([one ^ hash, other ^ hash] == fingerprint).then_some(ContentHash(hash))
     }
 
-    fn put(self, fingerprint: [u64; 2], ContentHash(hash): ContentHash) {
+    fn put(&self, fingerprint: [u64; 2], ContentHash(hash): ContentHash) {
         let numbers = [hash, fingerprint[0] ^ hash, fingerprint[1] ^ hash];
         let cells = self.slot(fingerprint).into_iter().zip(numbers);
         cells.for_each(|(cell, number)| cell.store(number, Ordering::Relaxed));
     }
 
-    fn slot(self, [number, _]: [u64; 2]) -> [&'static AtomicU64; SLOT_CELLS] {
+    fn slot(&self, [number, _]: [u64; 2]) -> [&AtomicU64; SLOT_CELLS] {
         let first = number as usize % SLOTS * SLOT_CELLS;
         std::array::from_fn(|cell| &self.0[first + cell])
     }

@@ -3,9 +3,9 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use os::shared_memory::{create_cells, map_cells};
+use os::shared_memory::{Cells, create_cells, map_cells};
 
 /// The number of bytes of a path that are noted, from its end, which tells more than the beginning.
 const PATH_BYTES_MAX: usize = 512;
@@ -20,8 +20,7 @@ const NOTED: u64 = 2;
 const TAKEN: u64 = 3;
 
 /// A note that is written once and taken once.
-#[derive(Clone, Copy)]
-pub(super) struct LeftOut(&'static [AtomicU64]);
+pub(super) struct LeftOut(Cells);
 
 impl LeftOut {
     pub(super) fn new() -> io::Result<Self> {
@@ -30,7 +29,7 @@ impl LeftOut {
     }
 
     /// Notes a path, if it is the first. A process that is killed meanwhile leaves no note.
-    pub(super) fn note(self, path: &[u8]) {
+    pub(super) fn note(&self, path: &[u8]) {
         if !self.step(NOTHING, IS_WRITTEN) {
             return;
         }
@@ -45,7 +44,7 @@ impl LeftOut {
     }
 
     /// Takes the path that was noted. Only the first call gets it.
-    pub(super) fn take(self) -> Option<Vec<u8>> {
+    pub(super) fn take(&self) -> Option<Vec<u8>> {
         if !self.step(NOTED, TAKEN) {
             return None;
         }
@@ -55,7 +54,7 @@ impl LeftOut {
         Some(path)
     }
 
-    fn step(self, from: u64, to: u64) -> bool {
+    fn step(&self, from: u64, to: u64) -> bool {
         self.0[STATE].compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 }

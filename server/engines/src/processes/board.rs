@@ -75,7 +75,7 @@ const CALL: usize = 4;
 impl Board {
     pub(super) fn new(processes_max: usize) -> io::Result<Self> {
         let file = os::shared_memory::create_cells(ROWS + processes_max * ROW_CELLS)?;
-        let cells = os::shared_memory::map_cells(file.as_fd())?;
+        let cells = os::shared_memory::map_cells(file.as_fd())?.leak();
         Ok(Self { cells, orders: Orders(&cells[ORDERS]), wake: Arc::new(Wake::new()?) })
     }
 

@@ -59,7 +59,7 @@ impl Ledger {
 
     /// Opens a ledger that another process has created.
     pub(crate) fn open(file: BorrowedFd<'_>, finding_cells: usize) -> io::Result<Self> {
-        let cells = os::shared_memory::map_cells(file)?;
+        let cells = os::shared_memory::map_cells(file)?.leak();
         match cells.len().checked_sub(SERVER_CELLS + finding_cells) {
             Some(_) => Ok(Self { cells, finding_cells }),
             None => Err(io::Error::new(io::ErrorKind::InvalidInput, "too few cells")),

@@ -21,7 +21,7 @@ impl Groups {
     }
 
     pub(super) fn open(file: &OwnedFd) -> io::Result<Self> {
-        os::shared_memory::map_cells(file.as_fd()).map(Self)
+        os::shared_memory::map_cells(file.as_fd()).map(|cells| Self(cells.leak()))
     }
 
     pub(super) fn add(self, id: u32) {

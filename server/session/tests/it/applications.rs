@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use session::{Op, Phase};
 use upstream::Failure;
 
-use crate::chain::{AMPLE, Chain, NOW, Sizes, TRAILER, body, request, request_to, with_trailer};
+use crate::chain::{AMPLE, Chain, Sizes, TRAILER, body, request, request_to, with_trailer};
 
 #[test]
 fn requests_follow_each_other_on_one_connection() {
