@@ -74,10 +74,10 @@ pub fn map_cells(file: BorrowedFd<'_>) -> io::Result<Cells> {
         mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0)?
     };
     // SAFETY: the mapping is aligned to a page, covers `count` cells, and stays for as long as the
-    // value below, which alone has this reference. The seals keep the file at its size, so that every page stays there. Every bit pattern is a
-    // number, and all processes that map the file come through here and use atomic operations only;
-    // a process that writes to the file instead can change numbers, which any of them may do
-    // anyway.
+    // value below, which alone has this reference. The seals keep the file at its size, so that
+    // every page stays there. Every bit pattern is a number, and all processes that map the file
+    // come through here and use atomic operations only; a process that writes to the file instead
+    // can change numbers, which any of them may do anyway.
     Ok(Cells(unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), count) }))
 }
 
