@@ -61,7 +61,7 @@ fuzz_target!(|input: &[u8]| {
 
 fn operate(chain: &mut Chain, unsent: &mut impl Iterator<Item = u8>, operation: u8, n: usize) {
     let size = n % 40 + 1;
-    match operation % 10 {
+    match operation % 11 {
         0 => chain.to_send.extend(unsent.take(n)),
         1 => chain.sizes.client.0 = size,
         2 => chain.sizes.client.1 = size,
@@ -78,6 +78,7 @@ fn operate(chain: &mut Chain, unsent: &mut impl Iterator<Item = u8>, operation: 
         8 => {
             chain.step_call();
         }
+        9 => chain.sends_late ^= true,
         _ => chain.run(),
     }
 }

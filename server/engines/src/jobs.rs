@@ -25,7 +25,7 @@ use site::refusal::Refusal;
 use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resolve};
 use site::resource::{Entry, FileRef, FileStamp, Identity};
 use site::{Site, path};
-use upstream::{Application, Failure};
+use upstream::{Application, Failure, Tried};
 
 use crate::lock::lock;
 use crate::open_files::OpenFiles;
@@ -72,6 +72,13 @@ pub enum Trouble<'t> {
         name: &'t str,
         /// The cause of the problem.
         failure: Failure,
+    },
+    /// A server of an application could not be reached: another is tried, or another address.
+    PassedOver {
+        /// Its name.
+        name: &'t str,
+        /// Whether it has not answered in time.
+        is_late: bool,
     },
 }
 
@@ -195,6 +202,15 @@ impl Runner {
         if let Some(report) = &self.report {
             let name = server.map_or(application.name(), |server| application.server_name(server));
             report(&Trouble::Application { name, failure });
+        }
+    }
+
+    /// Reports the server that could not be reached, if another is tried for that reason.
+    pub(crate) fn report_passed_over(&self, application: &Application, tried: &mut Tried) {
+        if let Some((server, is_late)) = tried.take_last()
+            && let Some(report) = &self.report
+        {
+            report(&Trouble::PassedOver { name: application.server_name(server), is_late });
         }
     }
 

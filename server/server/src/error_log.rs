@@ -87,6 +87,13 @@ fn line(trouble: &Trouble<'_>, left_out: u64) -> String {
         Trouble::Application { name, failure } => {
             format!("{name}: {}: {failure}", failure.status())
         }
+        Trouble::PassedOver { name, is_late } => {
+            let why = match is_late {
+                true => "no connection was made in time",
+                false => "it accepts no connections",
+            };
+            format!("{name}: {why}: another server or address is tried")
+        }
     };
     text + &left_out_before(left_out)
 }

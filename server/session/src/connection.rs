@@ -81,8 +81,9 @@ pub(crate) enum State {
 /// | [`Op::Shutdown`] | `sent(0)` | no more is sent |
 /// | [`Op::Close`] | `close`, and nothing after it | the end, in order or with a reset |
 ///
-/// Beside these, at any time: `ingest` if [`Connection::wants_input`], `done` for a job that is
-/// out, `expire` when the [`Connection::deadline`] has passed, `drain`, and `close`.
+/// Beside these, at any time: `ingest` if [`Connection::wants_input`], `sent` for bytes whose
+/// sending has begun, `done` for a job that is out, `expire` when the [`Connection::deadline`] has
+/// passed, `drain`, and `close`.
 ///
 /// # What always holds
 ///

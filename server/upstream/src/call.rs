@@ -206,6 +206,12 @@ impl Call {
         self.state == State::Open && d.room() > 0
     }
 
+    /// Whether the call waits for a connection.
+    #[must_use]
+    pub fn is_unconnected(&self) -> bool {
+        matches!(self.state, State::Unconnected | State::Again)
+    }
+
     /// A new connection is being made.
     pub fn connecting(&mut self, now: Tick) {
         self.since = now;

@@ -188,6 +188,39 @@ fn a_server_that_fails_is_named_in_the_error_log() {
     });
 }
 
+/// A server that is passed over is a line, although no request fails.
+#[test]
+fn a_server_that_is_passed_over_is_in_the_error_log() {
+    let directory = Temporary::new();
+    directory.file("site/index.html", "");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let good = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(b"HTTP/1.1 204 Well\r\n\r\n");
+        }
+    });
+    let nobody = "http://127.0.0.1:1";
+    let route = format!(
+        "host.route=[{{ path = \"/app/**\", proxy = [\"{nobody}\", \"http://{good}\"], \
+         balance = \"round-robin\" }}]"
+    );
+    for_each_engine(|arguments| {
+        let mut command = Command::new(ROPEWALK);
+        let command = serve(&mut command, &directory.path().join("site"));
+        let command = command.args(["--set", &route]).args(arguments).args(TIME_TO_END);
+        let server = ServerProcess::start(command);
+        (0..8).for_each(|_| assert_eq!(server.status("/app/a"), 204, "{arguments:?}"));
+        let lines = server.stop();
+        let line = format!(
+            "ropewalk: {nobody}: it accepts no connections: another server or address is tried"
+        );
+        assert!(lines.contains(&line), "{arguments:?}: {lines:?}");
+    });
+}
+
 /// A server that falls, and rises again, is a line each time.
 #[test]
 fn what_checks_of_health_find_is_in_the_error_log() {

@@ -45,6 +45,11 @@ const OTHERS: &[(&str, &str)] = &[
         "trap '' TERM; sleep 60 & echo $$ $! > \"$DOCUMENT_ROOT/$QUERY_STRING\"; wait; sleep 60",
     ),
     (
+        "tidy",
+        "trap 'touch \"$DOCUMENT_ROOT/$QUERY_STRING-tidied\"; exit' TERM; \
+         sleep 60 & echo $$ $! > \"$DOCUMENT_ROOT/$QUERY_STRING\"; wait",
+    ),
+    (
         "parent",
         "printf 'Content-Type: text/plain\\n\\nleft'; (exec sleep 60) & \
          echo $! > \"$DOCUMENT_ROOT/$QUERY_STRING\"",
@@ -311,7 +316,7 @@ fn a_program_that_hangs_is_ended_with_all_its_processes() {
     for_all_engines_at_once(|spec| {
         let server = serve(spec, &directory, ", first_byte_ms = 1000");
         let mut client = connect(&server);
-        for program in ["hang", "stubborn"] {
+        for program in ["hang", "stubborn", "tidy"] {
             let file = format!("{program}-{}", spec.name);
             let answered = ask(&mut client, &get(&format!("/cgi-bin/{program}?{file}")));
             assert_eq!(answered.0, 504, "{}: {program}", spec.name);
@@ -319,6 +324,8 @@ fn a_program_that_hangs_is_ended_with_all_its_processes() {
             assert_eq!(processes.len(), 2);
             assert!(comes_true(|| !run(&processes)), "{}: {program}", spec.name);
         }
+        let tidied = directory.path().join(format!("site/tidy-{}-tidied", spec.name));
+        assert!(comes_true(|| tidied.exists()), "{}: SIGTERM gives it time to tidy up", spec.name);
         assert_eq!(ask(&mut client, &get("/cgi-bin/deaf")).0, 200);
     });
 }

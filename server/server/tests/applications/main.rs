@@ -14,6 +14,7 @@ mod harness;
 mod health;
 mod hostile_replies;
 mod local_redirects;
+mod passing;
 mod php;
 mod real_servers;
 mod sendfile;
@@ -26,7 +27,7 @@ mod upgrades;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -411,6 +412,32 @@ fn a_server_that_is_down_is_left_out() {
         }
         let without = in_front_of(spec, &directory, &[nobody()], "");
         assert_eq!(ask(&mut connect(&without), GET).0, 502, "{}", spec.name);
+    });
+}
+
+/// A server that neither accepts connections nor refuses them: its backlog is full.
+fn deaf() -> (SocketAddr, (TcpListener, Vec<OwnedFd>)) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    os::socket::set_backlog(listener.as_fd(), 0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let connect = |_| os::socket::connect_start(address, None).unwrap();
+    (address, (listener, (0..3).map(connect).collect()))
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_passed_over() {
+    let (deaf, _full) = deaf();
+    let application = echo();
+    let keys = ", connect_ms = 200, balance = \"round-robin\"";
+    for_all_engines_at_once(|spec| {
+        let directory = site();
+        let alone = in_front_of(spec, &directory, &[deaf], keys);
+        assert_eq!(ask(&mut connect(&alone), GET).0, 504, "{}", spec.name);
+        let both = in_front_of(spec, &directory, &[deaf, application.address()], keys);
+        let post = "POST /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi";
+        for request in [GET, post, GET, post] {
+            assert_eq!(ask(&mut connect(&both), request).0, 200, "{}: {request}", spec.name);
+        }
     });
 }
 

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use proptest::prelude::*;
 
 use super::*;
+use crate::failure::Failure;
 use crate::settings::{Address, ServerSettings};
 
 const ALL: [Balancing; 5] = [
@@ -206,11 +207,13 @@ fn each_server_is_tried_once_before_any_is_tried_again() {
         // What a dead server has in flight is nothing: it would look like the least busy one.
         [0, 2].into_iter().for_each(|server| balance.begin(server));
         let mut tried = Tried::default();
-        for count in 1..=3 {
+        for is_late in [false, true, false] {
             let wants = |server| tried.wants(server);
             let server = balance.choose(client(9), Tick(0), wants, |_| true).unwrap();
-            tried.note(server);
-            assert_eq!(tried.count(), count);
+            tried.note(server, is_late);
+            let expected = if is_late { Failure::ConnectTimeout } else { Failure::Unreachable };
+            assert_eq!(tried.failure(), expected);
+            assert_eq!([tried.take_last(), tried.take_last()], [Some((server, is_late)), None]);
         }
         assert_eq!([0, 1, 2].map(|server| tried.wants(server)), [false; 3], "{balancing:?}");
         assert_eq!(tried.rounds(), 0);

@@ -1,6 +1,8 @@
 //! The servers that a call has tried to reach in vain: whatever the policy says, the next is
 //! another one.
 
+use crate::failure::Failure;
+
 /// The servers that a call could not reach.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tried {
@@ -9,21 +11,30 @@ pub struct Tried {
     servers: u64,
     /// How often all servers were tried.
     rounds: usize,
-    count: usize,
+    /// Whether the last one did not answer in time.
+    is_late: bool,
+    /// The last one, until it is taken.
+    last: Option<usize>,
 }
 
 impl Tried {
-    /// Notes that a server could not be reached.
-    pub fn note(&mut self, server: usize) {
+    /// Notes that a server could not be reached: it `is_late`, or accepts no connections.
+    pub fn note(&mut self, server: usize, is_late: bool) {
         self.servers |= 1 << (server % 64);
-        self.count += 1;
+        self.is_late = is_late;
+        self.last = Some(server);
     }
 
-    /// How often a server could not be reached.
-    #[must_use]
+    /// Takes the last server, and whether it was late: another is tried. Once for each.
     #[inline]
-    pub fn count(&self) -> usize {
-        self.count
+    pub fn take_last(&mut self) -> Option<(usize, bool)> {
+        self.last.take().map(|server| (server, self.is_late))
+    }
+
+    /// Why the call fails when there is no other server.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        if self.is_late { Failure::ConnectTimeout } else { Failure::Unreachable }
     }
 
     /// Whether a server was not tried in this round.

@@ -13,7 +13,7 @@ use session::{Job, StreamRef, Tick, Worker};
 use upstream::{Call, Failure, Tried};
 
 use super::joint::Joint;
-use super::servers::{attempts_max, connect};
+use super::servers::connect;
 use super::table::{Admitted, Out, Table, Upstream};
 use crate::parts::disk::blocking_work::Offload;
 use crate::parts::loops::connections::{Connections, NO_UPSTREAM, Slot};
@@ -133,11 +133,18 @@ pub(crate) trait CallLoop: Offload {
     /// is one; if not, the call has failed.
     fn start(&mut self, mut out: Out) -> bool {
         let now = self.now();
-        match self.table().choose(&mut out, now) {
+        match self.choose(&mut out, now) {
             Some((server, Some(key))) => self.use_kept(key, server, out),
             Some((server, None)) => self.connect(out, server),
             None => self.give_up(out),
         }
+    }
+
+    /// Chooses a server, and takes a connection to it that was kept, if there is one.
+    fn choose(&mut self, out: &mut Out, now: Tick) -> Option<(usize, Option<u64>)> {
+        let chosen = self.table().choose(out, now)?;
+        self.parts().0.report_passed_over(out.call.application(), &mut out.tried);
+        Some(chosen)
     }
 
     fn use_kept(&mut self, key: u64, server: usize, mut out: Out) -> bool {
@@ -171,13 +178,10 @@ pub(crate) trait CallLoop: Offload {
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return self.put_off(out),
                 Err(_) => {
                     self.table().note_failure(application, server, now);
-                    out.tried.note(server);
-                    if out.tried.count() >= attempts_max(out.call.application()) {
-                        return self.give_up(out);
-                    }
+                    out.tried.note(server, false);
                 }
             }
-            match self.table().choose(&mut out, now) {
+            match self.choose(&mut out, now) {
                 Some((server, Some(key))) => return self.use_kept(key, server, out),
                 Some((other, None)) => server = other,
                 None => return self.give_up(out),
@@ -291,7 +295,7 @@ pub(crate) trait CallLoop: Offload {
         let now = self.now();
         let Some(Upstream { out: Some(out), .. }) = self.table().slots.get(key) else { return };
         if !is_made {
-            return self.connect_elsewhere(key);
+            return self.connect_elsewhere(key, false);
         }
         out.call.connected(false, now);
         self.go_on_with_call(key);
@@ -311,8 +315,8 @@ pub(crate) trait CallLoop: Offload {
         self.resume(client);
     }
 
-    /// A connection could not be made: another server is tried.
-    fn connect_elsewhere(&mut self, key: u64) {
+    /// A connection could not be made, or is late: another server is tried.
+    fn connect_elsewhere(&mut self, key: u64, is_late: bool) {
         let now = self.now();
         let out = self.table().take_out(key);
         let Some(upstream) = self.table().slots.get(key) else { return };
@@ -321,14 +325,9 @@ pub(crate) trait CallLoop: Offload {
         self.table().note_failure(application, server, now);
         let Some(mut out) = out else { return };
         let client = out.client;
-        out.tried.note(server);
-        match out.tried.count() < attempts_max(out.call.application()) {
-            true => self.start_or_admit(out),
-            false => {
-                self.give_up(out);
-                self.admit_next(application);
-            }
-        }
+        out.tried.note(server, is_late);
+        out.is_put_off &= !is_late;
+        self.start_or_admit(out);
         self.queue_client(client);
     }
 
@@ -339,7 +338,8 @@ pub(crate) trait CallLoop: Offload {
 
     /// Fails a call for which no connection can be made.
     fn give_up(&mut self, out: Out) -> bool {
-        self.refuse_call(out, Failure::Unreachable);
+        let failure = out.tried.failure();
+        self.refuse_call(out, failure);
         false
     }
 
@@ -460,6 +460,10 @@ pub(crate) trait CallLoop: Offload {
                 self.close_upstream(key);
                 continue;
             };
+            if out.call.is_unconnected() {
+                self.connect_elsewhere(key, true);
+                continue;
+            }
             let client = out.client;
             let failure = self.ends(key).map(|(_, call, mut stream)| {
                 call.expire(&mut stream);

@@ -17,7 +17,7 @@ use upstream::{Call, Downstream, Failure, Tried};
 
 use super::call_pool::{CallPool, Entered, Place, Ticket};
 use super::joint::{Joint, Line, join};
-use super::servers::{attempts_max, connect};
+use super::servers::connect;
 use crate::jobs::Runner;
 
 /// How long a call waits before it tries again to connect to a server without room in its backlog,
@@ -176,7 +176,7 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
                 Stage::PutOff { due } if *due > now => return Progress::Waits,
                 Stage::PutOff { .. } | Stage::Unconnected => {
                     drop(stream);
-                    self.connect(client.watch(), now);
+                    self.connect(client.watch(), now, runner);
                 }
                 Stage::Failing(failure) => {
                     let failure = *failure;
@@ -208,8 +208,8 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
     }
 
     /// Gets a connection, kept or new, and has it watched.
-    fn connect(&mut self, watch: &impl WatchLine<Socket = S>, now: Tick) {
-        self.get_connection(now);
+    fn connect(&mut self, watch: &impl WatchLine<Socket = S>, now: Tick, runner: &Runner) {
+        self.get_connection(now, runner);
         if let Stage::Joined(Upstream { line, .. }) = &mut self.stage
             && watch.watch(&mut line.socket).is_err()
         {
@@ -217,11 +217,11 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
         }
     }
 
-    fn get_connection(&mut self, now: Tick) {
-        while self.tried.count() < attempts_max(self.call.application()) {
-            let Some(place) = &mut self.place else { break };
+    fn get_connection(&mut self, now: Tick, runner: &Runner) {
+        while let Some(place) = &mut self.place {
             let chosen = self.pool.choose(place, &self.call, &mut self.tried, now);
             let Some((server, kept)) = chosen else { break };
+            runner.report_passed_over(self.call.application(), &mut self.tried);
             if let Some(line) = kept.filter(|_| !self.is_sent_again) {
                 self.call.connected(true, now);
                 self.stage = Stage::Joined(Upstream { line, server });
@@ -236,10 +236,10 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
                     return;
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return self.put_off(now),
-                Err(_) => self.note_failure(server, now),
+                Err(_) => self.note_failure(server, false, now),
             }
         }
-        self.stage = Stage::Failing(Failure::Unreachable);
+        self.stage = Stage::Failing(self.tried.failure());
     }
 
     /// Waits for room in the backlog of a server, unless it has waited for as long as it may.
@@ -252,9 +252,10 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
         };
     }
 
-    /// Notes that a server cannot be reached.
-    fn note_failure(&mut self, server: usize, now: Tick) {
-        self.tried.note(server);
+    /// Notes that a server cannot be reached, or `is_late`: another is tried.
+    fn note_failure(&mut self, server: usize, is_late: bool, now: Tick) {
+        self.stage = Stage::Unconnected;
+        self.tried.note(server, is_late);
         self.pool.note_failure(self.application, server, now);
     }
 
@@ -331,16 +332,20 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
             return self.call.connected(false, now);
         }
         let server = *server;
-        self.note_failure(server, now);
-        self.stage = Stage::Unconnected;
+        self.note_failure(server, false, now);
     }
 
     /// Acts on a deadline that has passed.
     pub(crate) fn expire_if_due<C: CallClient>(&mut self, client: &mut C, now: Tick) {
-        if matches!(self.stage, Stage::Joined(_))
-            && self.call.deadline().is_some_and(|due| due <= now)
-            && let Some(mut stream) = client.stream()
-        {
+        let Stage::Joined(Upstream { line, server }) = &self.stage else { return };
+        if self.call.deadline().is_none_or(|due| due > now) {
+            return;
+        }
+        if line.ready.is_connecting {
+            let server = *server;
+            self.is_put_off = false;
+            self.note_failure(server, true, now);
+        } else if let Some(mut stream) = client.stream() {
             self.call.expire(&mut stream);
         }
     }

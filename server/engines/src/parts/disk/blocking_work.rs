@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use session::{Connection, Op, Worker};
-use upstream::{Application, Failure};
+use upstream::{Application, Failure, Tried};
 
 use super::helpers::{Help, Outcome, Work, answer, answer_at_once, next_work, run_on_the_spot};
 use crate::jobs::Runner;
@@ -42,6 +42,11 @@ impl BlockingWork {
         failure: Failure,
     ) {
         self.runner.report_application(application, server, failure);
+    }
+
+    /// Reports to operators the server that could not be reached, if another is tried.
+    pub(crate) fn report_passed_over(&self, application: &Application, tried: &mut Tried) {
+        self.runner.report_passed_over(application, tried);
     }
 
     /// Whether there are helpers.

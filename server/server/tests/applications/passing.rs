@@ -1,0 +1,183 @@
+//! What passes between a client and an application, and when: heads and interim replies, errors,
+//! targets, and requests whose first server has gone.
+
+use std::io::{BufReader, Read, Write};
+use std::time::Duration;
+
+use testkit::scripted::{Action, Body, Reply, Scripted};
+
+use crate::harness::{connect, site, start, take_head};
+use crate::{
+    GET, answer, ask, for_all_engines_at_once, front, in_front_of, nobody, scripted, upload,
+};
+
+const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n";
+
+/// An interim reply reaches its client before the reply does (RFC 9110 §15.2), but none of HTTP/1.0
+/// (Go 26089).
+#[test]
+fn interim_replies_are_passed_on() {
+    let directory = site();
+    let application = scripted(|_| {
+        let pause = Action::Wait(Duration::from_millis(50));
+        vec![Action::Send(HINTS.into()), pause, Action::Send(Reply::ok(b"ok").bytes())]
+    });
+    for_all_engines_at_once(|spec| {
+        let server = front(spec, &directory, &[&application], "");
+        let mut client = connect(&server);
+        client.write_all(GET.as_bytes()).unwrap();
+        assert_eq!(take_head(&mut client), HINTS.as_bytes(), "{}", spec.name);
+        assert_eq!(answer(&mut BufReader::new(client)), (200, "ok".into()), "{}", spec.name);
+        let mut old = connect(&server);
+        old.write_all(b"GET /app/a HTTP/1.0\r\n\r\n").unwrap();
+        let mut response = String::new();
+        old.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 "), "{}: {response}", spec.name);
+    });
+}
+
+/// A head goes out although nothing of its content has come (caddy 4247, 6293).
+#[test]
+fn a_head_goes_out_before_its_content_has_come() {
+    let directory = site();
+    let application = scripted(|_| {
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
+        vec![Action::Send(head.into()), Action::Stall]
+    });
+    for_all_engines_at_once(|spec| {
+        let server = front(spec, &directory, &[&application], "");
+        let mut client = connect(&server);
+        client.write_all(GET.as_bytes()).unwrap();
+        assert!(take_head(&mut client).starts_with(b"HTTP/1.1 200 "), "{}", spec.name);
+    });
+}
+
+/// A reply that goes silent in its content is broken off: its end would look whole.
+#[test]
+fn silence_in_a_reply_breaks_it_off() {
+    let directory = site();
+    let half = Reply::ok(b"hello").framed(Body::ClaimedLength(10)).bytes();
+    let application = scripted(move |_| vec![Action::Send(half.clone()), Action::Stall]);
+    for_all_engines_at_once(|spec| {
+        let server = front(spec, &directory, &[&application], ", silence_ms = 200");
+        let mut client = connect(&server);
+        client.write_all(GET.as_bytes()).unwrap();
+        let end = client.read_to_end(&mut Vec::new());
+        let cause = end.expect_err("it is not whole").kind();
+        assert_eq!(cause, std::io::ErrorKind::ConnectionReset, "{}", spec.name);
+    });
+}
+
+/// An application's own error is sent as it is, whatever pages the host has, and no other server is
+/// asked (openresty 190, angie 169, caddy 6259).
+#[test]
+fn an_error_of_the_application_is_its_own() {
+    let directory = site();
+    directory.file("site/ours.html", "ours");
+    for_all_engines_at_once(|spec| {
+        let failing = |status: &'static str| {
+            let page = format!("HTTP/1.1 {status}\r\nContent-Length: 6\r\n\r\ntheirs");
+            scripted(move |_| vec![Action::Send(page.clone().into_bytes())])
+        };
+        let servers = [failing("502 Bad Gateway"), failing("502 Bad Gateway")];
+        let [one, other] = servers.each_ref().map(|it| format!("\"http://{}\"", it.address()));
+        let server = start(
+            &directory,
+            &[
+                &format!("engine.name={}", spec.name),
+                &format!("host.route=[{{ path = \"/app/**\", proxy = [{one}, {other}] }}]"),
+                "host.error_pages={ 502 = \"/ours.html\" }",
+            ],
+        );
+        let post = "POST /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi";
+        let answered = ask(&mut connect(&server), post);
+        assert_eq!(answered, (502, "theirs".into()), "{}", spec.name);
+        let asked: usize = servers.iter().map(|it| it.requests().len()).sum();
+        assert_eq!(asked, 1, "{}", spec.name);
+    });
+}
+
+/// Routes are found by the canonical path, and the target reaches the application as it was sent
+/// (RFC 3986 §6.2.2).
+#[test]
+fn routes_match_the_canonical_path_and_targets_stay_as_they_are() {
+    let directory = site();
+    for_all_engines_at_once(|spec| {
+        let application = scripted(|_| vec![Action::Send(Reply::ok(b"app").bytes())]);
+        let server = front(spec, &directory, &[&application], "");
+        let mut client = connect(&server);
+        let targets = ["/x/../app/a", "/%61pp/a?b=%2f", "/app/a%20b"];
+        for target in targets {
+            let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+            assert_eq!(ask(&mut client, &request), (200, "app".into()), "{}: {target}", spec.name);
+        }
+        for target in ["/app/../", "/app/%2e%2e/index.html"] {
+            let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+            let (status, body) = ask(&mut client, &request);
+            assert!(status < 400 && body != "app", "{}: {target}: {status}", spec.name);
+        }
+        let passed: Vec<String> = application.requests().into_iter().map(|it| it.target).collect();
+        assert_eq!(passed, targets, "{}", spec.name);
+    });
+}
+
+/// A server that cannot be reached has taken nothing of a body: the next one gets all of it (caddy
+/// 1229, 5454, 7546).
+#[test]
+fn a_server_that_cannot_be_reached_costs_no_body() {
+    let directory = site();
+    let bodies = [5, 200_000].map(|len| vec![b'x'; len]);
+    for_all_engines_at_once(|spec| {
+        let application = scripted(|_| vec![Action::Send(Reply::ok(b"taken").bytes())]);
+        let servers = [nobody(), application.address()];
+        let keys = ", balance = \"round-robin\"";
+        let server = in_front_of(spec, &directory, &servers, keys);
+        for body in bodies.iter().chain(&bodies) {
+            let mut client = connect(&server);
+            upload(&mut client, "/app/", body, false);
+            let answered = answer(&mut BufReader::new(client));
+            assert_eq!(answered, (200, "taken".into()), "{}: {}", spec.name, body.len());
+        }
+        let taken = application.requests().into_iter().map(|it| it.body);
+        assert!(taken.eq([&bodies[..], &bodies].concat()), "{}", spec.name);
+    });
+}
+
+/// A connection that its application has closed after the last reply is not used for a request that
+/// could not be sent again.
+#[test]
+fn a_post_is_not_lost_to_a_connection_that_has_been_closed() {
+    let directory = site();
+    let closing = vec![Action::Send(Reply::ok(b"ok").bytes()), Action::Close];
+    let application = scripted(move |_| closing.clone());
+    for_all_engines_at_once(|spec| {
+        let server = front(spec, &directory, &[&application], "");
+        let mut client = connect(&server);
+        let post = "POST /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi";
+        for number in 0..5 {
+            assert_eq!(ask(&mut client, post), (200, "ok".into()), "{}: {number}", spec.name);
+            std::thread::sleep(Duration::from_millis(50)); // the close has arrived
+        }
+    });
+}
+
+/// A server that fails three times in a row is left out for a while.
+#[test]
+fn three_failures_in_a_row_leave_a_server_out() {
+    let directory = site();
+    testkit::side_by_side(&["event-loop", "threads", "fibers"], |engine| {
+        let failing = scripted(|_| vec![Action::Close]);
+        let well = scripted(|_| vec![Action::Send(Reply::ok(b"ok").bytes())]);
+        let [one, other] = [&failing, &well].map(|it: &Scripted| it.address());
+        let route = format!(
+            "host.route=[{{ path = \"/app/**\", proxy = [\"http://{one}\", \"http://{other}\"], \
+             balance = \"round-robin\" }}]"
+        );
+        let engine_set = format!("engine.name={engine}");
+        // One loop, or one partition, counts the failures.
+        let server = start(&directory, &[&engine_set, "partitions.cpus=[\"0\"]", &route]);
+        let mut client = connect(&server);
+        let failed = (0..20).filter(|_| ask(&mut client, GET).0 == 502).count();
+        assert_eq!((failed, failing.requests().len()), (3, 3), "{engine}");
+    });
+}
