@@ -14,8 +14,7 @@ use std::io;
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
-use crate::parts::loops::Loops;
-use crate::parts::loops::reactor::{self, Reactor};
+use crate::parts::loops::reactor::{self, Reactor, gateway};
 use crate::parts::loops::watch::{self, EVENTS};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -31,12 +30,12 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     start,
 };
 
-const KNOBS: &[Knob] = &[EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
+const KNOBS: &[Knob] = &[EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB, gateway::GATEWAY];
 
 fn plan(knobs: &KnobValues, _: usize) -> Plan {
     Plan { wakeups: watch::wakeups(knobs), ..Plan::ONE }
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, Reactor::make)?))
+    Ok(Box::new(gateway::start(SPEC.name, start, Reactor::plain)?))
 }

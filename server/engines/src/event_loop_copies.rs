@@ -13,8 +13,7 @@ use std::io;
 use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
-use crate::parts::loops::Loops;
-use crate::parts::loops::reactor::{self, Reactor};
+use crate::parts::loops::reactor::{self, Reactor, gateway};
 use crate::parts::loops::watch::{self, EVENTS};
 use crate::parts::process_count::{self, PROCESSES};
 
@@ -34,7 +33,8 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 const PORTS: Knob = Knob::switch("ports", 0)
     .about("1: each copy has ports of its own, consecutive from the configured ones");
 
-const KNOBS: &[Knob] = &[PROCESSES, PORTS, EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
+const KNOBS: &[Knob] =
+    &[PROCESSES, PORTS, EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB, gateway::GATEWAY];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let copies = Processes::new(process_count::from_knobs(knobs, cpus));
@@ -44,5 +44,5 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, Reactor::make)?))
+    Ok(Box::new(gateway::start(SPEC.name, start, Reactor::plain)?))
 }

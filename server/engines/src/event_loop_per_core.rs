@@ -18,8 +18,7 @@ use std::io;
 use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
-use crate::parts::loops::Loops;
-use crate::parts::loops::reactor::{self, Reactor};
+use crate::parts::loops::reactor::{self, Reactor, gateway};
 use crate::parts::loops::watch::{self, EVENTS};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -38,7 +37,8 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 const WORKERS: Knob = Knob::number("workers", 0..=1024, 0)
     .about("event loops in a partition; 0 means one for each of its CPUs");
 
-const KNOBS: &[Knob] = &[WORKERS, EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB];
+const KNOBS: &[Knob] =
+    &[WORKERS, EVENTS, ACCEPTS_PER_WAKE, reactor::FILE_CHUNK_KIB, gateway::GATEWAY];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
     let workers = knobs.workers(WORKERS.name, cpus);
@@ -46,5 +46,5 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, Reactor::make)?))
+    Ok(Box::new(gateway::start(SPEC.name, start, Reactor::plain)?))
 }

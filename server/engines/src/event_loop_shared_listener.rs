@@ -15,8 +15,7 @@ use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::gate;
-use crate::parts::loops::Loops;
-use crate::parts::loops::reactor::{self, Reactor};
+use crate::parts::loops::reactor::{self, Reactor, gateway};
 use crate::parts::loops::watch::{self, EVENTS};
 use crate::parts::process_count::{self, PROCESSES};
 
@@ -40,6 +39,7 @@ const KNOBS: &[Knob] = &[
     EVENTS,
     ACCEPTS_PER_WAKE,
     reactor::FILE_CHUNK_KIB,
+    gateway::GATEWAY,
 ];
 
 fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
@@ -48,5 +48,5 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, Reactor::make_gated)?))
+    Ok(Box::new(gateway::start(SPEC.name, start, Reactor::gated)?))
 }

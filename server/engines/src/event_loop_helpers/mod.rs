@@ -84,7 +84,7 @@ fn make(start: WorkerStart, loop_context: LoopContext) -> io::Result<Loop> {
             Box::new(Helpers::start(&name, count, waiting_max, run_job)?)
         }
     };
-    Reactor::make_with_helpers(start, loop_context, helpers)
+    Ok(Reactor::with_helpers(start, loop_context, helpers)?.into_loop())
 }
 
 #[cfg(test)]

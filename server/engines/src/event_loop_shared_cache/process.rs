@@ -43,7 +43,8 @@ impl Process {
         mut orders: UnixStream,
         open_files: Caretaker,
     ) -> io::Result<Self> {
-        let loops = Loops::start("loop", start, Reactor::make_gated)?;
+        let make = |start, context| Ok(Reactor::gated(start, context)?.into_loop());
+        let loops = Loops::start("loop", start, make)?;
         let _ = orders.write(&[READY]); // if the manager has gone, that is noticed below
         Ok(Self { loops, orders, cache, open_files, evictions_reported: 0, is_ending: false })
     }

@@ -8,6 +8,7 @@ mod browser;
 mod cgi;
 mod fastcgi;
 mod fastcgi_server;
+mod gateways;
 mod go_and_node;
 #[path = "../it/harness.rs"]
 mod harness;

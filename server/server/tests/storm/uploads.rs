@@ -45,16 +45,29 @@ fn uploads_come_back_whole_and_nothing_is_left_after_a_storm() {
     for together in engines.chunks(AT_A_TIME) {
         let before = os::limits::open_descriptors();
         testkit::at_a_time(AT_A_TIME, together, |(number, spec)| {
-            storm(&directory, spec, 0x5EED + *number as u64);
+            storm(&directory, spec, 0x5EED + *number as u64, &[]);
         });
         let names: Vec<_> = together.iter().map(|(_, spec)| spec.name).collect();
         assert_eq!(os::limits::open_descriptors(), before, "{names:?}: descriptors");
     }
 }
 
-fn storm(directory: &Temporary, spec: &EngineSpec, seed: u64) {
+/// The same with a connection that goes to another thread, and back, for each request.
+#[test]
+fn uploads_come_back_whole_through_a_gateway() {
+    let _alone = crate::alone();
+    os::limits::raise_descriptor_limit().unwrap();
+    let directory = Temporary::new();
+    directory.file("site/index.html", "");
+    let spec = engines::find("event-loop").unwrap();
+    let before = os::limits::open_descriptors();
+    storm(&directory, spec, 0xCA11, &["engine.knobs.gateway=1"]);
+    assert_eq!(os::limits::open_descriptors(), before, "descriptors");
+}
+
+fn storm(directory: &Temporary, spec: &EngineSpec, seed: u64, set: &[&str]) {
     let application = Application::start();
-    let server = start(directory, spec, application.address());
+    let server = start(directory, spec, application.address(), set);
     let (address, counters) = (server.addresses()[0], server.counters());
     let whole = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -74,15 +87,21 @@ fn storm(directory: &Temporary, spec: &EngineSpec, seed: u64) {
     assert!(whole >= WHOLE_MIN, "{context}: only {whole} bodies came back");
 }
 
-fn start(directory: &Temporary, spec: &EngineSpec, application: SocketAddr) -> Server {
+fn start(
+    directory: &Temporary,
+    spec: &EngineSpec,
+    application: SocketAddr,
+    set: &[&str],
+) -> Server {
     let route =
         format!("host.route=[{{ path = \"/app/**\", proxy = [\"http://{application}\"] }}]");
     let engine = format!("engine.name={}", spec.name);
-    let set = [engine, "partitions.cpus=[\"0\"]".into(), "log.errors=off".into(), route];
+    let own = [engine, "partitions.cpus=[\"0\"]".into(), "log.errors=off".into(), route];
+    let set = own.into_iter().chain(set.iter().map(ToString::to_string));
     let arguments = Arguments {
         directory: Some(directory.path().join("site")),
         listen: vec!["127.0.0.1:0".into()],
-        set: set.into_iter().chain(crate::under_test::knobs()).collect(),
+        set: set.chain(crate::under_test::knobs()).collect(),
         ..Arguments::default()
     };
     Server::start(&crate::under_test::load(&arguments).unwrap()).unwrap()

@@ -65,6 +65,9 @@ pub(crate) trait CallLoop: Offload {
         self.queue_client(client);
     }
 
+    /// Takes note that the call of a client is over.
+    fn call_over(&mut self, _client: u64) {}
+
     fn table(&mut self) -> &mut Table<Self::Line> {
         self.call_parts().0
     }
@@ -353,6 +356,7 @@ pub(crate) trait CallLoop: Offload {
             out.call.fail(&mut stream, failure);
         }
         connections.queue(out.client);
+        self.call_over(out.client);
     }
 
     /// Ends a call whose connection is there.
@@ -389,6 +393,9 @@ pub(crate) trait CallLoop: Offload {
     fn link(&mut self, client: u64, upstream: u64) {
         if let Some(slot) = self.client(client) {
             slot.upstream = upstream;
+        }
+        if upstream == NO_UPSTREAM {
+            self.call_over(client);
         }
     }
 

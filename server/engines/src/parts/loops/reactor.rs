@@ -44,6 +44,7 @@ use crate::parts::disk::blocking_work::{BlockingWork, Offload};
 use crate::parts::disk::helpers::{self, Help};
 
 mod calls;
+pub(crate) mod gateway;
 
 /// Events taken from the kernel at once: more batch better, fewer are fairer.
 pub(crate) const EVENTS_PER_WAIT: usize = 256;
@@ -73,32 +74,35 @@ pub(crate) struct Reactor {
     sendfile: SendfileMode,
     file_chunk_bytes: u64,
     obeyed: Obeyed,
+    /// The loop beside it, if one of the two is a gateway.
+    side: Option<gateway::Side>,
 }
 
 impl Reactor {
-    /// An event loop, to be run in its thread.
-    pub(crate) fn make(start: WorkerStart, loop_context: LoopContext) -> io::Result<Loop> {
-        let reactor = Self::new(start, loop_context, None)?;
-        Ok(Box::new(move || reactor.run()))
+    /// An event loop.
+    pub(crate) fn plain(start: WorkerStart, loop_context: LoopContext) -> io::Result<Self> {
+        Self::new(start, loop_context, None)
     }
 
-    /// An event loop, to be run in its thread, for an engine with the knobs of the [`Gate`]: at
-    /// listeners shared with other processes the loop lets those go first when it is nearly full or
-    /// has accepted many times.
-    pub(crate) fn make_gated(start: WorkerStart, loop_context: LoopContext) -> io::Result<Loop> {
+    /// An event loop for an engine with the knobs of the [`Gate`]: at listeners shared with other
+    /// processes the loop lets those go first when it is nearly full or has accepted many times.
+    pub(crate) fn gated(start: WorkerStart, loop_context: LoopContext) -> io::Result<Self> {
         let gate = Some(Gate::new(&loop_context.knobs));
-        let reactor = Self { gate, ..Self::new(start, loop_context, None)? };
-        Ok(Box::new(move || reactor.run()))
+        Ok(Self { gate, ..Self::new(start, loop_context, None)? })
     }
 
-    /// An event loop, to be run in its thread, that hands work that may block to `helpers`.
-    pub(crate) fn make_with_helpers(
+    /// The loop, to be run in its thread.
+    pub(crate) fn into_loop(self) -> Loop {
+        Box::new(move || self.run())
+    }
+
+    /// An event loop that hands work that may block to `helpers`.
+    pub(crate) fn with_helpers(
         start: WorkerStart,
         loop_context: LoopContext,
         helpers: Box<dyn Help>,
-    ) -> io::Result<Loop> {
-        let reactor = Self::new(start, loop_context, Some(helpers))?;
-        Ok(Box::new(move || reactor.run()))
+    ) -> io::Result<Self> {
+        Self::new(start, loop_context, Some(helpers))
     }
 
     fn new(
@@ -143,6 +147,7 @@ impl Reactor {
             sendfile,
             file_chunk_bytes,
             obeyed: Obeyed::default(),
+            side: None,
         };
         read_clock(&mut reactor.worker);
         Ok(reactor)
@@ -195,6 +200,7 @@ impl Reactor {
             self.shared.wakes[self.index].clear();
             // Other loops may have evicted entries that this worker still holds.
             self.worker.do_housekeeping();
+            self.take_handed();
             if self.shared.is_room_wanted(self.index) {
                 self.evict();
             }
@@ -347,14 +353,20 @@ impl Reactor {
         is_refused
     }
 
-    fn is_over(&self) -> bool {
-        self.obeyed.is_closed && self.shared.orders.is_ending() && self.connections.len() == 0
+    fn is_over(&mut self) -> bool {
+        self.obeyed.is_closed
+            && self.shared.orders.is_ending()
+            && self.connections.len() == 0
+            && self.closes_inbox()
     }
 
     /// How long to wait for events. Before, the calls of applications end that take too long.
     #[inline]
     fn timeout_ms(&mut self) -> Option<u32> {
         let calls = if self.table.is_used { self.expire_calls() } else { None };
+        if self.side.is_some() {
+            self.hand_back();
+        }
         if self.connections.has_yielded() {
             return Some(0);
         }
@@ -383,10 +395,13 @@ impl Driven for Drive<'_> {
     }
 
     fn job(&mut self) -> Begun {
-        if self.reactor.table.is_used
-            && let Some(begun) = self.reactor.call(self.key)
-        {
-            return begun;
+        if self.reactor.table.is_used {
+            if self.reactor.side.is_some() && self.reactor.hands_job_over(self.key) {
+                return Begun::Away;
+            }
+            if let Some(begun) = self.reactor.call(self.key) {
+                return begun;
+            }
         }
         let begun = self.reactor.begin_job(self.key);
         if begun == Begun::Done

@@ -93,7 +93,7 @@ fn start_on(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Observ
 /// serve until they are stopped.
 fn check_failure(cpu: Option<usize>, expected: &str) {
     let (start, seen) = start_on([None, cpu, None]);
-    let mut loops = Box::new(Loops::start("test", start, Reactor::make).unwrap());
+    let mut loops = Box::new(Loops::start("test", start, make_loop).unwrap());
     if cpu.is_none() {
         seen[1].fail(&loops);
     }
@@ -109,6 +109,10 @@ fn check_failure(cpu: Option<usize>, expected: &str) {
     loops.issue(Order::Drain);
     assert_eq!(loops.join().unwrap_err().to_string(), failure);
     assert!(seen.iter().all(Observed::is_gone));
+}
+
+fn make_loop(start: WorkerStart, loop_context: LoopContext) -> io::Result<Loop> {
+    Ok(Reactor::plain(start, loop_context)?.into_loop())
 }
 
 #[test]
@@ -137,7 +141,7 @@ fn is_closed(mut client: &TcpStream) -> bool {
 #[test]
 fn a_loop_that_fails_is_replaced_at_its_listener() {
     let (start, seen) = start_on([None, None]);
-    let mut loops = Box::new(Loops::start_replaceable("test", start, Reactor::make).unwrap());
+    let mut loops = Box::new(Loops::start_replaceable("test", start, make_loop).unwrap());
     let (lost, kept) = (connect(&seen[0]), connect(&seen[1]));
     seen[0].fail(&loops);
     assert!(is_closed(&lost));
@@ -170,7 +174,7 @@ fn a_client_that_comes_while_a_loop_is_replaced_waits_for_the_next() {
         if made.fetch_add(1, Ordering::Relaxed) == 1 {
             came.get_or_init(|| TcpStream::connect(address).unwrap());
         }
-        Reactor::make(start, loop_context)
+        make_loop(start, loop_context)
     };
     let mut loops = Box::new(Loops::start_replaceable("test", start, make).unwrap());
     seen[0].fail(&loops);
@@ -185,7 +189,7 @@ fn a_client_that_comes_while_a_loop_is_replaced_waits_for_the_next() {
 #[test]
 fn a_loop_that_fails_again_and_again_is_given_up() {
     let (start, seen) = start_on([Some(NO_CPU), None]);
-    let mut loops = Box::new(Loops::start_replaceable("test", start, Reactor::make).unwrap());
+    let mut loops = Box::new(Loops::start_replaceable("test", start, make_loop).unwrap());
     wait_until(|| loops.failure().is_some());
     assert!(loops.failure().unwrap().starts_with("test-0: cannot stay on CPU 1023: "));
     assert_eq!(loops.take_notices().len(), Failures::MAX - 1);
@@ -201,7 +205,7 @@ fn a_loop_that_fails_again_and_again_is_given_up() {
 fn without_a_thread_for_the_last_the_first_do_not_run_on() {
     let (start, seen) = start_on([None; 3]);
     let mut threads_left = 2;
-    let outcome = Loops::start_with("test", start, Reactor::make, None, |name, task| {
+    let outcome = Loops::start_with("test", start, make_loop, None, |name, task| {
         if threads_left == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -215,7 +219,7 @@ fn without_a_thread_for_the_last_the_first_do_not_run_on() {
 #[test]
 fn loops_that_are_stopped_have_not_failed() {
     let (start, seen) = start_on([None; 2]);
-    let mut loops = Box::new(Loops::start("test", start, Reactor::make).unwrap());
+    let mut loops = Box::new(Loops::start("test", start, make_loop).unwrap());
     loops.do_housekeeping();
     loops.issue(Order::StopAccepting);
     loops.issue(Order::Drain);

@@ -143,6 +143,13 @@ impl Watch {
         Ok(())
     }
 
+    /// Forgets a socket that goes to another loop.
+    pub(crate) fn forget(&self, socket: BorrowedFd<'_>, watched: &mut Interest) {
+        if std::mem::replace(watched, Interest::NONE) != Interest::NONE {
+            self.end(socket);
+        }
+    }
+
     /// Forgets a socket that is about to be closed, as [`Watch::leave`] does.
     pub(crate) fn leave_socket(&self, socket: BorrowedFd<'_>, watched: &mut Interest) {
         if matches!(self.set, Set::Poll(_) | Set::Select(_)) && *watched != Interest::NONE {

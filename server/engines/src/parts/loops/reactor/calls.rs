@@ -55,6 +55,10 @@ impl CallLoop for Reactor {
         }
     }
 
+    fn call_over(&mut self, client: u64) {
+        self.note_over(client);
+    }
+
     fn close_line(&mut self, line: WatchedLine) {
         let WatchedLine { line, mut watched } = line;
         self.watch.leave_socket(line.socket.as_fd(), &mut watched);
