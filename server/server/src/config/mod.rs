@@ -239,7 +239,8 @@ impl Config {
             self.set_in_hosts("--spa", "spa_fallback", &quote("/index.html"))?;
         }
         if let Some(server) = &arguments.proxy {
-            let route = format!("[{{ path = \"/**\", proxy = [{}] }}]", quote(server));
+            let server = server_of_flag(server);
+            let route = format!("[{{ path = \"/**\", proxy = [{}] }}]", quote(&server));
             self.set_in_hosts("--proxy", "route", &route)?;
         }
         if let Some(server) = &arguments.php {
@@ -256,10 +257,11 @@ impl Config {
     /// for what does not exist, as most programs for sites expect.
     fn set_php(&mut self, server: &str) -> Result<(), ConfigError> {
         const FLAG: &str = "--php";
-        let server = match server.starts_with('/') {
-            true => format!("unix:{server}"),
+        let server = match server.contains('/') || server.ends_with(".sock") {
+            true => format!("unix:{}", server.trim_start_matches("unix:")),
             false => server.into(),
         };
+        let server = server_of_flag(&server);
         let route = format!("[{{ path = \"**.php\", fastcgi = [{}] }}]", quote(&server));
         self.set_in_hosts(FLAG, "route", &route)?;
         self.set_in_hosts(FLAG, "index", "[\"index.php\", \"index.html\"]")?;
@@ -369,6 +371,13 @@ impl Config {
 
 /// The beginning of the keys that `--set` sets in every host.
 const HOST_PREFIX: &str = "host.";
+
+/// The server that a flag names: the path of a socket may be relative, as other paths of flags.
+fn server_of_flag(server: &str) -> String {
+    let path = server.strip_prefix("unix:").and_then(|path| std::path::absolute(path).ok());
+    let path = path.and_then(|path| path.into_os_string().into_string().ok());
+    path.map_or_else(|| server.into(), |path| format!("unix:{path}"))
+}
 
 /// Whether an assignment of `--set` is about hosts.
 fn is_about_hosts(assignment: &str) -> bool {

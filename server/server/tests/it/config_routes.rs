@@ -74,7 +74,14 @@ fn the_flag_for_php_sets_three_keys() {
         assert!(shown.contains("\nindex = [\"index.php\", \"index.html\"] # --php\n"), "{shown}");
         assert!(shown.contains("\nfront_controller = \"/index.php\" # --php\n"), "{shown}");
     }
-    let error = with("php.sock").unwrap_err();
+    let here = std::env::current_dir().unwrap().display().to_string();
+    for socket in ["php.sock", "./php.sock", "unix:php.sock"] {
+        let shown = with(socket).unwrap().show();
+        assert!(shown.contains(&format!("fastcgi = [\"unix:{here}/php.sock\"]")), "{shown}");
+    }
+    let proxy = load("", |it| it.proxy = Some("unix:app.sock".into())).unwrap().show();
+    assert!(proxy.contains(&format!("proxy = [\"unix:{here}/app.sock\"]")), "{proxy}");
+    let error = with("php").unwrap_err();
     assert!(error.starts_with("--php: fastcgi must be like \"unix:/run/php/"), "{error}");
 }
 
