@@ -52,6 +52,7 @@ enum State {
 /// whenever something happens at the other end: after each report, at this end or the other, both
 /// ends are asked again, and a driver sleeps only if both wait for their sockets. While a send
 /// waits for room, bytes may be received if [`Call::wants_input`].
+#[derive(Clone)]
 pub struct Call {
     application: Arc<Application>,
     client: ClientKey,
@@ -210,6 +211,16 @@ impl Call {
     #[must_use]
     pub fn is_unconnected(&self) -> bool {
         matches!(self.state, State::Unconnected | State::Again)
+    }
+
+    /// Whether the call is to go on if its client leaves now: its application has all of the
+    /// request.
+    #[must_use]
+    pub fn ignores_client(&self) -> bool {
+        self.application.settings().ignore_client_abort
+            && self.state == State::Open
+            && self.conversation.is_sent()
+            && !self.conversation.is_tunnel()
     }
 
     /// A new connection is being made.

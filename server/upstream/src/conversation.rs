@@ -8,6 +8,7 @@ use crate::http::Http;
 use crate::tick::Tick;
 
 /// One request and its reply.
+#[derive(Clone)]
 pub(crate) enum Conversation {
     Http(Http),
     FastCgi(FastCgi),

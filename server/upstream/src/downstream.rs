@@ -41,6 +41,34 @@ pub trait Downstream {
     fn fail(&mut self, failure: Failure);
 }
 
+/// Nobody: the client has left, and its application is to finish all the same.
+#[derive(Debug)]
+pub struct Nobody;
+
+impl Downstream for Nobody {
+    fn body(&mut self) -> Body<'_> {
+        Body::Broken(400) // what was not sent before is lost
+    }
+
+    fn body_taken(&mut self, _: usize) {}
+
+    fn interim(&mut self, _: u16, _: ReplyFields<'_>) {}
+
+    fn reply(&mut self, _: u16, _: Length, _: ReplyFields<'_>) {}
+
+    fn redirect(&mut self, _: &[u8]) {}
+
+    fn room(&mut self) -> usize {
+        usize::MAX
+    }
+
+    fn push(&mut self, _: &[u8]) {}
+
+    fn end(&mut self, _: &[u8]) {}
+
+    fn fail(&mut self, _: Failure) {}
+}
+
 /// What there is of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'b> {

@@ -33,6 +33,7 @@ pub(crate) const PIECE_BYTES_MAX: usize = 32 * 1024;
 const ASK_MS: u64 = 1000;
 
 /// One request and its reply.
+#[derive(Clone)]
 pub(crate) struct Http {
     /// What is being sent: the head, and then pieces of the body, framed.
     out: Outgoing,
@@ -65,7 +66,7 @@ enum RequestBody {
     Streaming,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Reply {
     Head,
     Content(BodySkipper),

@@ -35,7 +35,7 @@ mod upgrade;
 pub use balance::{Balance, ClientKey, Tried};
 pub use call::{Call, Next};
 pub use cgi::{Refusal, START_BYTES_MAX, StartProgram};
-pub use downstream::{Body, Downstream, Length};
+pub use downstream::{Body, Downstream, Length, Nobody};
 pub use facilities::{Facilities, OpenSpool, ReportDiagnostic, SpoolFile, Spooled, StartPrograms};
 pub use failure::Failure;
 pub use fastcgi::RecordError;
@@ -44,7 +44,7 @@ pub use health::{Check, CheckFailure, Health, HealthSettings};
 pub use origin::Origin;
 pub use script::{Diagnostic, Diagnostics, ScriptRequest};
 pub use settings::{
-    Address, Application, ApplicationSettings, Balancing, CallLimits, FastCgiSettings, Protocol,
-    ServerSettings,
+    Address, Application, ApplicationSettings, Balancing, CallLimits, FastCgiSettings, Finishing,
+    Protocol, ServerSettings,
 };
 pub use tick::Tick;

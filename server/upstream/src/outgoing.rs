@@ -2,7 +2,7 @@
 //! has taken its place.
 
 /// Bytes that are being sent, 0 <= at <= length.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Outgoing {
     bytes: Vec<u8>,
     at: usize,

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use http1::Head;
@@ -36,6 +36,8 @@ pub struct ApplicationSettings {
     pub health: HealthSettings,
     /// The bounds of its calls.
     pub limits: CallLimits,
+    /// Whether it finishes what it has all of the request for although the client has left.
+    pub ignore_client_abort: bool,
     /// The clients whose word about the clients before them is believed: other proxies.
     pub trusted: Vec<IpAddr>,
 }
@@ -200,6 +202,18 @@ pub struct Application {
     facilities: OnceLock<Facilities>,
     /// How many bodies are in files.
     spooled: Arc<AtomicUsize>,
+    /// How many calls go on without a client.
+    finishing: Arc<AtomicUsize>,
+}
+
+/// The place of a call that goes on without a client, until it is dropped.
+#[derive(Debug)]
+pub struct Finishing(Arc<AtomicUsize>);
+
+impl Drop for Finishing {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for Application {
@@ -221,7 +235,7 @@ impl Application {
             (address, _) => address.to_string(),
         };
         let names = settings.servers.iter().map(name).collect();
-        let (facilities, spooled) = (OnceLock::new(), Arc::default());
+        let (facilities, spooled, finishing) = (OnceLock::new(), Arc::default(), Arc::default());
         Self {
             authorities,
             own_findings: (0..cells).map(|_| AtomicU64::new(0)).collect(),
@@ -231,6 +245,7 @@ impl Application {
             number,
             facilities,
             spooled,
+            finishing,
         }
     }
 
@@ -320,6 +335,15 @@ impl Application {
     #[must_use]
     pub fn settings(&self) -> &ApplicationSettings {
         &self.settings
+    }
+
+    /// Takes a place for a call that goes on without a client. There are as many in this process as
+    /// there may be calls in flight.
+    #[must_use]
+    pub fn enter_finishing(&self) -> Option<Finishing> {
+        let place = Finishing(Arc::clone(&self.finishing));
+        let others = self.finishing.fetch_add(1, Ordering::Relaxed) as u64;
+        (others < self.limits().in_flight_max).then_some(place)
     }
 
     /// The bounds of its calls.

@@ -105,6 +105,7 @@ fn is_for_the_head(name: &[u8]) -> bool {
 }
 
 /// Reads the content of a reply whose client takes its trailer.
+#[derive(Clone)]
 pub(crate) struct TrailerReader {
     /// The trailer, as far as it has come.
     lines: Vec<u8>,

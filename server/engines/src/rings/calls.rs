@@ -147,6 +147,11 @@ impl CallLoop for RingLoop {
         Ok(())
     }
 
+    /// What a receive under way has taken is lost: nobody wants it, but for the end of the reply.
+    fn take_socket(&mut self, line: &mut RingLine) -> io::Result<OwnedFd> {
+        self.ring.ordinary(&line.socket.descriptor)?.try_clone_to_owned()
+    }
+
     fn close_line(&mut self, line: RingLine) {
         line.socket.hang_up(&mut self.ring);
     }

@@ -13,7 +13,7 @@ use super::error::ConfigFault;
 use super::field::{Key, quote, read_rows, show_list};
 use super::schema::{
     DAY_MS, GIB, MIB, bytes, checked, choice, number, other, read_checked, read_glob, show_choice,
-    show_texts,
+    show_texts, switch,
 };
 use super::value::{Fault, Unit, Value};
 
@@ -55,6 +55,7 @@ pub(super) const ROUTE_KEYS: &[Key<RouteSettings>] = &[
     number("tunnel_idle_ms", 1..=DAY_MS, |row| &mut row.application.limits.tunnel_idle_ms),
     number("idle_ms", 0..=DAY_MS, |row| &mut row.application.limits.idle_ms),
     bytes("body_bytes_max", 0..=1024 * GIB, |row| &mut row.application.limits.body_bytes_max),
+    switch("ignore_client_abort", |row| &mut row.application.ignore_client_abort),
     other("trusted", read_trusted, |row| {
         show_list(row.application.trusted.iter().map(|address| quote(&address.to_string())))
     }),

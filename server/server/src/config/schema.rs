@@ -441,7 +441,7 @@ const fn bytes_or<T>(
     Key { name, field: Field::NumberOr { word, unit: Unit::Bytes, range, place } }
 }
 
-const fn switch<T>(name: &'static str, place: fn(&mut T) -> &mut bool) -> Key<T> {
+pub(super) const fn switch<T>(name: &'static str, place: fn(&mut T) -> &mut bool) -> Key<T> {
     Key { name, field: Field::Switch(place) }
 }
 

@@ -50,6 +50,11 @@ const OTHERS: &[(&str, &str)] = &[
          sleep 60 & echo $$ $! > \"$DOCUMENT_ROOT/$QUERY_STRING\"; wait",
     ),
     (
+        "patient",
+        "echo $$ > \"$DOCUMENT_ROOT/$QUERY_STRING\"; sleep 0.3; \
+         touch \"$DOCUMENT_ROOT/$QUERY_STRING-done\"",
+    ),
+    (
         "parent",
         "printf 'Content-Type: text/plain\\n\\nleft'; (exec sleep 60) & \
          echo $! > \"$DOCUMENT_ROOT/$QUERY_STRING\"",
@@ -341,6 +346,23 @@ fn a_client_that_leaves_takes_its_program_with_it() {
         let processes = processes(&directory, &file);
         assert!(run(&processes));
         drop(client);
+        assert!(comes_true(|| !run(&processes)), "{}", spec.name);
+    });
+}
+
+/// Where the route says so, a program may finish.
+#[test]
+fn a_program_may_finish_though_its_client_leaves() {
+    let directory = programs();
+    for_all_engines_at_once(|spec| {
+        let server = serve(spec, &directory, ", ignore_client_abort = true");
+        let file = format!("patient-{}", spec.name);
+        let mut client = connect(&server);
+        client.write_all(get(&format!("/cgi-bin/patient?{file}")).as_bytes()).unwrap();
+        let processes = processes(&directory, &file);
+        drop(client);
+        let done = directory.path().join(format!("site/{file}-done"));
+        assert!(comes_true(|| done.exists()), "{}", spec.name);
         assert!(comes_true(|| !run(&processes)), "{}", spec.name);
     });
 }

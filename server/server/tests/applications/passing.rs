@@ -2,11 +2,16 @@
 //! targets, and requests whose first server has gone.
 
 use std::io::{BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use engines::EngineSpec;
+use os::socket::Readiness;
+use testkit::Temporary;
 use testkit::scripted::{Action, Body, Reply, Scripted};
 
-use crate::harness::{connect, site, start, take_head};
+use crate::harness::{Running, connect, site, start, take_head};
 use crate::{
     GET, answer, ask, for_all_engines_at_once, front, in_front_of, nobody, scripted, upload,
 };
@@ -180,4 +185,61 @@ fn three_failures_in_a_row_leave_a_server_out() {
         let failed = (0..20).filter(|_| ask(&mut client, GET).0 == 502).count();
         assert_eq!((failed, failing.requests().len()), (3, 3), "{engine}");
     });
+}
+
+/// A front that leaves requests to their applications though their clients leave.
+fn patient(spec: &EngineSpec, directory: &Temporary, keys: &str) -> (Running, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let keys = format!(", ignore_client_abort = true{keys}");
+    (in_front_of(spec, directory, &[address], &keys), listener)
+}
+
+/// Sends a request, which the application gets, and leaves.
+fn ask_and_leave(server: &Running, listener: &TcpListener, request: &str) -> TcpStream {
+    let mut client = connect(server);
+    client.write_all(request.as_bytes()).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    take_head(&mut stream);
+    stream
+}
+
+fn is_left_open(stream: &TcpStream) -> bool {
+    !os::socket::wait_ready(stream.as_fd(), Readiness::Readable, 200).unwrap()
+}
+
+/// What has all of its request is not interrupted, and its reply is received.
+#[test]
+fn an_application_may_finish_though_its_client_leaves() {
+    let directory = site();
+    for_all_engines_at_once(|spec| {
+        let (server, listener) = patient(spec, &directory, "");
+        let mut stream = ask_and_leave(&server, &listener, GET);
+        assert!(is_left_open(&stream), "{}", spec.name);
+        let reply = Reply::ok(&[b'x'; 100_000]).bytes();
+        stream.write_all(&reply).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{}: it has been received", spec.name);
+        // The server goes on, and ends.
+        let half = "POST /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf";
+        let mut cut_off = ask_and_leave(&server, &listener, half);
+        let end = cut_off.read_to_end(&mut Vec::new());
+        assert!(end.is_ok_and(|n| n == 4) || !is_left_open(&cut_off), "{}", spec.name);
+        assert!(!server.stop_gracefully(Duration::from_secs(10)).unwrap().aborted);
+    });
+}
+
+/// As many go on without a client as may be in flight.
+#[test]
+fn no_more_finish_without_a_client_than_may_be_in_flight() {
+    let directory = site();
+    for engine in ["event-loop", "threads"] {
+        let spec = engines::find(engine).unwrap();
+        let (server, listener) = patient(spec, &directory, ", in_flight_max = 1");
+        let first = ask_and_leave(&server, &listener, GET);
+        assert!(is_left_open(&first), "{engine}");
+        let second = ask_and_leave(&server, &listener, GET);
+        assert!(!is_left_open(&second), "{engine}: it is closed");
+        assert!(is_left_open(&first), "{engine}");
+    }
 }

@@ -21,6 +21,7 @@ use crate::tick::Tick;
 pub use start::{Refusal, START_BYTES_MAX, StartProgram};
 
 /// One request and its reply.
+#[derive(Clone)]
 pub(crate) struct Cgi {
     /// What the process gets that starts programs.
     start: Vec<u8>,

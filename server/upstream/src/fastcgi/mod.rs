@@ -26,6 +26,7 @@ const RESPONDER: u8 = 1;
 const KEEP_CONNECTION: u8 = 1;
 
 /// One request and its reply.
+#[derive(Clone)]
 pub(crate) struct FastCgi {
     /// What is being sent: the request without its body, and then pieces of that, in records.
     out: Outgoing,

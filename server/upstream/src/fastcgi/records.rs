@@ -82,7 +82,7 @@ pub(crate) enum Piece<'b> {
 }
 
 /// Reads records, cut anywhere.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RecordReader {
     /// The header of the record under way, and then the content of an `END_REQUEST`.
     fixed: [u8; HEADER_BYTES],

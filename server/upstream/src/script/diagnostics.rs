@@ -11,6 +11,7 @@ const REPORTED_BYTES_MAX: usize = 64 * 1024;
 const LINE_BYTES_MAX: usize = 4096;
 
 /// Standard error of one request.
+#[derive(Clone)]
 pub struct Diagnostics {
     name: Box<str>,
     target: Box<[u8]>,

@@ -17,6 +17,7 @@ const INTERIM_MAX: u8 = 8;
 const STATUS_LINE: &[u8] = b"HTTP/1.1 200 \r\n";
 
 /// A reply as far as it has come.
+#[derive(Clone)]
 pub(crate) struct ScriptReply {
     is_head: bool,
     /// The beginning of the head, after a status line.

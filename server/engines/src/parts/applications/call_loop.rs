@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use session::{Job, StreamRef, Tick, Worker};
 use upstream::{Call, Failure, Tried};
 
+use super::finishing::finish;
 use super::joint::Joint;
 use super::servers::connect;
 use super::table::{Admitted, Out, Table, Upstream};
@@ -56,6 +57,12 @@ pub(crate) trait CallLoop: Offload {
     /// # Errors
     /// No memory for it.
     fn watch_upstream(&mut self, key: u64) -> io::Result<()>;
+
+    /// A copy of the descriptor of a connection to an application, which is no longer watched.
+    ///
+    /// # Errors
+    /// There is no other descriptor.
+    fn take_socket(&mut self, line: &mut Self::Line) -> io::Result<OwnedFd>;
 
     /// Closes a connection to an application.
     fn close_line(&mut self, line: Self::Line);
@@ -404,14 +411,26 @@ pub(crate) trait CallLoop: Offload {
         let was_out = self.table().take_out(key);
         let Some(upstream) = self.table().slots.get(key) else { return };
         let (application, server) = (upstream.application, upstream.server);
-        if was_out.is_none() {
+        let Some(Out { client, call, .. }) = was_out else {
             self.table().forget(key, application, server);
+            return self.drop_upstream(key);
+        };
+        match call.ignores_client() {
+            true => self.finish_without_client(key, call),
+            false => self.drop_upstream(key),
         }
-        self.drop_upstream(key);
-        if let Some(out) = was_out {
-            self.link(out.client, NO_UPSTREAM);
-            self.admit_next(application);
+        self.link(client, NO_UPSTREAM);
+        self.admit_next(application);
+    }
+
+    /// Has a call finished apart from the loop.
+    #[cold]
+    fn finish_without_client(&mut self, key: u64, call: Box<Call>) {
+        let Some(mut upstream) = self.table().slots.remove(key) else { return };
+        if let Ok(socket) = self.take_socket(&mut upstream.line) {
+            finish(call, socket);
         }
+        self.close_line(upstream.line);
     }
 
     fn drop_upstream(&mut self, key: u64) {

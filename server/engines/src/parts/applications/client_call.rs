@@ -13,9 +13,9 @@ use super::driven_call::{DrivenCall, Progress, SessionClient, WatchLine};
 use crate::jobs::Runner;
 
 /// The place of a connection's call. It is empty most of the time, and as small as it can be.
-pub(crate) struct ClientCall<S>(Option<Box<Out<S>>>);
+pub(crate) struct ClientCall<S: AsFd + From<OwnedFd>>(Option<Box<Out<S>>>);
 
-struct Out<S> {
+struct Out<S: AsFd + From<OwnedFd>> {
     id: JobId,
     driven: DrivenCall<S>,
 }

@@ -16,6 +16,7 @@ use session::{Connection, JobId, StreamRef, Tick, Worker};
 use upstream::{Call, Downstream, Failure, Tried};
 
 use super::call_pool::{CallPool, Entered, Place, Ticket};
+use super::finishing::finish;
 use super::joint::{Joint, Line, join};
 use super::servers::connect;
 use crate::jobs::Runner;
@@ -86,7 +87,7 @@ impl<W: WatchLine> CallClient for SessionClient<'_, W> {
 }
 
 /// A call under way.
-pub(crate) struct DrivenCall<S = OwnedFd> {
+pub(crate) struct DrivenCall<S: AsFd + From<OwnedFd> = OwnedFd> {
     call: Box<Call>,
     pool: Arc<CallPool<S>>,
     /// The number of the application.
@@ -163,7 +164,7 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
     ) -> Progress {
         loop {
             // What the stream has called for is asked again when there is a connection.
-            let Some(mut stream) = client.stream() else { return self.end() };
+            let Some(mut stream) = client.stream() else { return self.give_up() };
             match &mut self.stage {
                 Stage::Waiting(ticket) => match ticket.take() {
                     Some(place) => {
@@ -275,6 +276,19 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
         self.end()
     }
 
+    /// The client does not want the call any more: it may have left, and the application be to
+    /// finish all the same.
+    #[cold]
+    fn give_up(&mut self) -> Progress {
+        if let Stage::Joined(Upstream { line, .. }) = &self.stage
+            && self.call.ignores_client()
+            && let Ok(socket) = line.socket.as_fd().try_clone_to_owned()
+        {
+            finish(self.call.clone(), socket);
+        }
+        self.end()
+    }
+
     fn end(&mut self) -> Progress {
         self.stage = Stage::Over;
         self.place = None;
@@ -347,6 +361,15 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
             self.note_failure(server, true, now);
         } else if let Some(mut stream) = client.stream() {
             self.call.expire(&mut stream);
+        }
+    }
+}
+
+/// A call that is dropped before it is over has lost its client.
+impl<S: AsFd + From<OwnedFd>> Drop for DrivenCall<S> {
+    fn drop(&mut self) {
+        if matches!(self.stage, Stage::Joined(_)) {
+            self.give_up();
         }
     }
 }

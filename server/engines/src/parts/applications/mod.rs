@@ -6,6 +6,7 @@ pub(crate) mod call_pool;
 pub(crate) mod client_call;
 pub(crate) mod client_end;
 pub(crate) mod driven_call;
+mod finishing;
 pub(crate) mod joint;
 pub(crate) mod servers;
 pub(crate) mod table;

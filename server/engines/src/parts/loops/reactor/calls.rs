@@ -59,6 +59,14 @@ impl CallLoop for Reactor {
         self.note_over(client);
     }
 
+    fn take_socket(
+        &mut self,
+        WatchedLine { line, watched }: &mut WatchedLine,
+    ) -> io::Result<OwnedFd> {
+        self.watch.forget(line.socket.as_fd(), watched);
+        line.socket.try_clone()
+    }
+
     fn close_line(&mut self, line: WatchedLine) {
         let WatchedLine { line, mut watched } = line;
         self.watch.leave_socket(line.socket.as_fd(), &mut watched);
