@@ -9,7 +9,7 @@ mod inherited;
 mod tests;
 
 pub use blocking::{
-    Awaited, Readiness, has_input, set_blocking, set_receive_timeout, set_send_timeout,
+    Awaited, Readiness, has_input, is_silent, set_blocking, set_receive_timeout, set_send_timeout,
     shutdown_both, shutdown_read, wait_for_any, wait_full, wait_ready,
 };
 pub use connect::{connect_start, connect_unix};

@@ -213,6 +213,12 @@ impl Call {
         matches!(self.state, State::Unconnected | State::Again)
     }
 
+    /// Whether the request may be sent again if its connection ends before a reply.
+    #[must_use]
+    pub fn is_repeatable(&self) -> bool {
+        self.conversation.is_idempotent()
+    }
+
     /// Whether the call is to go on if its client leaves now: its application has all of the
     /// request.
     #[must_use]

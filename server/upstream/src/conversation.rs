@@ -74,6 +74,14 @@ impl Conversation {
         of!(self, it => it.has_reply())
     }
 
+    pub(crate) fn is_idempotent(&self) -> bool {
+        match self {
+            Self::Http(http) => http.is_idempotent(),
+            Self::FastCgi(fastcgi) => fastcgi.is_idempotent(),
+            Self::Cgi(_) => false,
+        }
+    }
+
     /// Begins the request again on another connection. Returns whether that is right.
     pub(crate) fn rewind(&mut self) -> bool {
         of!(self, it => it.rewind())

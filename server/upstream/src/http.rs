@@ -124,6 +124,10 @@ impl Http {
         !matches!(self.reply, Reply::Head)
     }
 
+    pub(crate) fn is_idempotent(&self) -> bool {
+        self.is_idempotent
+    }
+
     /// Begins the request again on another connection. Returns whether that is right: nothing of
     /// the reply has arrived, and what the application may have done already does no harm twice.
     pub(crate) fn rewind(&mut self) -> bool {

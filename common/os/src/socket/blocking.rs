@@ -114,6 +114,13 @@ pub fn has_input(socket: BorrowedFd<'_>) -> bool {
     recv(socket, &mut [0], flags).is_ok_and(|(count, _)| count > 0)
 }
 
+/// Whether nothing has come on the socket: no bytes, nor its end, nor an error.
+pub fn is_silent(socket: BorrowedFd<'_>) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let received = recv(socket, &mut [0], flags);
+    received.is_err_and(|why| io::Error::from(why).kind() == io::ErrorKind::WouldBlock)
+}
+
 fn time_of(ms: u64) -> Option<Duration> {
     (ms > 0).then(|| Duration::from_millis(ms))
 }

@@ -305,10 +305,12 @@ fn a_wait_for_readiness_ends_with_it_or_with_its_time() {
 #[test]
 fn input_is_bytes_and_not_an_end() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
-    assert!(!has_input(ours.as_fd()));
+    assert!(!has_input(ours.as_fd()) && is_silent(ours.as_fd()));
     theirs.write_all(b"GET").unwrap();
     assert!(has_input(ours.as_fd()) && has_input(ours.as_fd()), "it stays");
+    assert!(!is_silent(ours.as_fd()));
     assert_eq!(recv(ours.as_fd(), &mut [0; 8]).unwrap(), 3);
+    assert!(is_silent(ours.as_fd()));
     drop(theirs);
-    assert!(!has_input(ours.as_fd()));
+    assert!(!has_input(ours.as_fd()) && !is_silent(ours.as_fd()));
 }

@@ -147,6 +147,13 @@ impl CallLoop for RingLoop {
         Ok(())
     }
 
+    fn is_silent(&mut self, key: u64) -> bool {
+        let Self { table, ring, .. } = self;
+        let Some(upstream) = table.slots.get(key) else { return false };
+        let socket = &upstream.line.socket;
+        !socket.is_at_end && ring.ordinary(&socket.descriptor).is_ok_and(os::socket::is_silent)
+    }
+
     /// What a receive under way has taken is lost: nobody wants it, but for the end of the reply.
     fn take_socket(&mut self, line: &mut RingLine) -> io::Result<OwnedFd> {
         self.ring.ordinary(&line.socket.descriptor)?.try_clone_to_owned()

@@ -94,6 +94,10 @@ impl FastCgi {
         !self.is_body_whole && self.out.is_sent()
     }
 
+    pub(crate) fn is_idempotent(&self) -> bool {
+        self.is_idempotent
+    }
+
     /// Begins the request again on another connection. Returns whether that is right: nothing of
     /// the reply has arrived, and what the application may have done already does no harm twice.
     pub(crate) fn rewind(&mut self) -> bool {

@@ -58,6 +58,9 @@ pub(crate) trait CallLoop: Offload {
     /// No memory for it.
     fn watch_upstream(&mut self, key: u64) -> io::Result<()>;
 
+    /// Whether nothing has come on a connection that is kept.
+    fn is_silent(&mut self, key: u64) -> bool;
+
     /// A copy of the descriptor of a connection to an application, which is no longer watched.
     ///
     /// # Errors
@@ -158,6 +161,11 @@ pub(crate) trait CallLoop: Offload {
     }
 
     fn use_kept(&mut self, key: u64, server: usize, mut out: Out) -> bool {
+        // Its end may have come, and its event not: the request could not be sent again.
+        if !out.call.is_repeatable() && !self.is_silent(key) {
+            self.drop_upstream(key);
+            return self.start(out);
+        }
         self.link(out.client, key);
         let now = self.now();
         out.call.connected(true, now);

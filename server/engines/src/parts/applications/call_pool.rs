@@ -219,7 +219,7 @@ impl<S> CallPool<S> {
         let (server, mut next) = servers.choose(call.client(), tried, now)?;
         servers.begin(server);
         place.server = Some(server);
-        while let Some(mut kept) = next {
+        while let Some(kept) = next {
             if kept.until > now && !kept.line.is_unsound() {
                 return Some((server, Some(kept.line)));
             }

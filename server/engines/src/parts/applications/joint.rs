@@ -48,9 +48,8 @@ impl<S: AsFd> Line<S> {
     }
 
     /// Whether the server has sent something, or closed, although nothing was asked of it.
-    pub(crate) fn is_unsound(&mut self) -> bool {
-        let received = os::send::recv(self.socket.as_fd(), &mut [0]);
-        !received.is_err_and(|why| why.kind() == io::ErrorKind::WouldBlock)
+    pub(crate) fn is_unsound(&self) -> bool {
+        !os::socket::is_silent(self.socket.as_fd())
     }
 }
 

@@ -59,6 +59,11 @@ impl CallLoop for Reactor {
         self.note_over(client);
     }
 
+    fn is_silent(&mut self, key: u64) -> bool {
+        let upstream = self.table.slots.get(key);
+        upstream.is_some_and(|it| os::socket::is_silent(it.line.line.socket.as_fd()))
+    }
+
     fn take_socket(
         &mut self,
         WatchedLine { line, watched }: &mut WatchedLine,
