@@ -122,17 +122,15 @@ mod tests {
 
     #[test]
     fn cells_that_are_dropped_are_not_mapped_any_more() {
-        let mapped = || {
-            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-            // Of an inode that no other test of this process has, while the file is open.
-            move |inode: u64| maps.contains(&format!(" {inode} "))
-        };
         let file = File::from(create_cells(8).unwrap());
+        // No other file has this inode while this one is open.
         let inode = std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap());
+        let maps = || std::fs::read_to_string("/proc/self/maps").unwrap();
+        let is_mapped = || maps().contains(&format!(" {inode} "));
         let cells = map_cells(file.as_fd()).unwrap();
-        assert!(mapped()(inode));
+        assert!(is_mapped());
         drop(cells);
-        assert!(!mapped()(inode));
+        assert!(!is_mapped());
     }
 
     #[test]

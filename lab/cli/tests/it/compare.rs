@@ -9,7 +9,7 @@ use std::time::Duration;
 use lab::Void;
 
 use crate::lab::{LIFTED, Lab, await_no_server, text};
-use crate::{ropewalk, run};
+use crate::{ropewalk, run, start_until};
 
 /// A server that prints a word and ends once the folder MARK exists.
 const MORTAL: &str = r#"
@@ -66,12 +66,8 @@ fn a_comparison_that_is_interrupted_stops_its_servers_and_says_so() {
         let servers = ["compare", "ropewalk:event-loop", "ropewalk:event-loop", "--pairs=200"];
         let places = ["--scratch", text(&scratch), "-o", text(&records)];
         let mut command = ropewalk(&[&servers[..], &SHORT, &places].concat());
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let runs = records.join("runs.jsonl");
-        while fs::read_to_string(&runs).unwrap_or_default().lines().count() < 2 {
-            assert!(child.try_wait().unwrap().is_none(), "it ended before it had made two runs");
-            thread::sleep(Duration::from_millis(20));
-        }
+        let command = command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = start_until(command, &records.join("runs.jsonl"), 2);
         let kill = format!("kill -s {signal} {}", child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();

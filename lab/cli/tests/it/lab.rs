@@ -18,7 +18,7 @@ use testkit::{Temporary, thread_folders};
 
 use crate::machine::networks_can_be_made;
 use crate::server_process::{ropewalk_server, served};
-use crate::{ropewalk, run};
+use crate::{ropewalk, run, start_until};
 
 const STUDY: &str = r#"
 title = "two engines at three rates"
@@ -450,14 +450,8 @@ fn assert_whole(opened: &Opened) {
 /// Starts the study, and returns it once there are `runs` runs.
 fn under_way(lab: &Lab, options: &[&str], runs: usize) -> Child {
     let mut command = lab.study_command(options);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let path = lab.path("records/runs.jsonl");
-    let made = || fs::read_to_string(&path).unwrap_or_default().lines().count();
-    while made() < runs {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before it had made {runs} runs");
-        thread::sleep(Duration::from_millis(20));
-    }
-    child
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+    start_until(command, &lab.path("records/runs.jsonl"), runs)
 }
 
 /// A study that is interrupted keeps its measurements, and so does one that is killed; either can

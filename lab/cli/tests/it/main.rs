@@ -21,7 +21,11 @@ mod study;
 mod terminal;
 mod tune;
 
-use std::process::Command;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -31,6 +35,17 @@ fn ropewalk(arguments: &[&str]) -> Command {
     let mut command = Command::new(server_process::ROPEWALK_LAB);
     command.args(arguments).current_dir(REPOSITORY);
     command
+}
+
+/// Starts a command, and returns it once there are `lines` lines in a list of its records.
+fn start_until(command: &mut Command, list: &Path, lines: usize) -> Child {
+    let mut child = command.spawn().unwrap();
+    while fs::read_to_string(list).unwrap_or_default().lines().count() < lines {
+        let is_over = child.try_wait().unwrap().is_some();
+        assert!(!is_over, "it ended before there were {lines} lines in {}", list.display());
+        thread::sleep(Duration::from_millis(20));
+    }
+    child
 }
 
 /// Runs the command to its end; returns exit status, standard output, standard error.

@@ -6,8 +6,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use lab::record::{Offered, Program, Purpose, Run};
 use testkit::tools::WRK;
@@ -15,7 +13,7 @@ use testkit::{Busy, has};
 
 use crate::lab::{FullDisk, Lab, await_no_server, text};
 use crate::server_process::ropewalk_server;
-use crate::{ropewalk, run};
+use crate::{ropewalk, run, start_until};
 
 const STUDY: &str = r#"
 title = "one engine"
@@ -55,13 +53,8 @@ fn under_way(lab: &Lab, runs: usize, options: &[&str]) -> Child {
     let (scratch, records) = (lab.path("scratch"), lab.path("records"));
     let places = ["--scratch", text(&scratch), "-o", text(&records)];
     let mut command = ropewalk(&[&["study"], options, &places[..]].concat());
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let made = || fs::read_to_string(records.join("runs.jsonl")).unwrap_or_default();
-    while made().lines().count() < runs {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before it had made {runs} runs");
-        thread::sleep(Duration::from_millis(20));
-    }
-    child
+    let command = command.stdout(Stdio::null()).stderr(Stdio::piped());
+    start_until(command, &records.join("runs.jsonl"), runs)
 }
 
 /// Kills a study as soon as it has made `runs` runs, and returns the recorded runs.

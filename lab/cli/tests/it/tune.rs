@@ -16,7 +16,7 @@ use testkit::{Busy, Temporary, finished};
 use crate::lab::LIFTED;
 use crate::server_process::ropewalk_server;
 use crate::servers::{Stage, engines};
-use crate::{REPOSITORY, ropewalk, run};
+use crate::{REPOSITORY, ropewalk, run, start_until};
 
 const SERVER: [&str; 5] = [
     "tune",
@@ -81,13 +81,7 @@ impl Tuning {
 
     /// Begins the command, and returns it once `lines` lines are in a list of its records.
     fn under_way(&self, (list, lines): (&str, usize), mut command: Command) -> Child {
-        let mut child = command.spawn().unwrap();
-        let path = self.records().join(list);
-        while fs::read_to_string(&path).unwrap_or_default().lines().count() < lines {
-            assert!(child.try_wait().unwrap().is_none(), "it ended before {lines} lines of {list}");
-            thread::sleep(Duration::from_millis(20));
-        }
-        child
+        start_until(&mut command, &self.records().join(list), lines)
     }
 
     /// Runs the command and signals it once there are so many lines in a list of its records: its

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use testkit::{Temporary, side_by_side};
 
-use crate::server_process::{ROPEWALK, ServerProcess, TIME_TO_END, for_each_engine, serve};
+use crate::server_process::{ROPEWALK, ServerProcess, TIME_TO_END, for_each_engine, serve, served};
 use crate::where_it_runs::as_ordinary_user;
 
 #[test]
@@ -101,10 +101,8 @@ fn standard_error_of_scripts_is_in_the_error_log() {
     std::thread::spawn(move || listener.incoming().for_each(|it| complain(it.unwrap())));
     let path = socket.display().to_string();
     for_each_engine(|arguments| {
-        let mut command = Command::new(ROPEWALK);
-        let command = serve(&mut command, &directory.path().join("site"));
-        let command = command.args(["--php", &path]).args(arguments).args(TIME_TO_END);
-        let server = ServerProcess::start(command);
+        let set = [&["--php", &path][..], arguments, &TIME_TO_END].concat();
+        let server = served(&directory.path().join("site"), &set);
         let answered = server.fetch("/a.php?b");
         assert_eq!((answered.status, &*answered.body), (200, &b"ok"[..]), "{arguments:?}");
         let lines = server.stop();
@@ -130,10 +128,8 @@ fn files_that_are_named_in_vain_are_in_the_error_log() {
          sendfile_root = \"{root}\" }}]"
     );
     for_each_engine(|arguments| {
-        let mut command = Command::new(ROPEWALK);
-        let command = serve(&mut command, &directory.path().join("site"));
-        let command = command.args(["--set", &route]).args(arguments).args(TIME_TO_END);
-        let server = ServerProcess::start(command);
+        let set = [&["--set", &route][..], arguments, &TIME_TO_END].concat();
+        let server = served(&directory.path().join("site"), &set);
         assert_eq!(server.status("/app/a.txt"), 200, "{arguments:?}");
         assert_eq!(server.status("/app/b.txt"), 404, "{arguments:?}");
         assert_eq!(server.status("/app/x%2fb.txt"), 403, "{arguments:?}");
@@ -175,10 +171,8 @@ fn a_server_that_fails_is_named_in_the_error_log() {
         "host.route=[{{ path = \"/app/**\", proxy = [\"http://{good}\", \"http://{bad}\"] }}]"
     );
     for_each_engine(|arguments| {
-        let mut command = Command::new(ROPEWALK);
-        let command = serve(&mut command, &directory.path().join("site"));
-        let command = command.args(["--set", &route]).args(arguments).args(TIME_TO_END);
-        let server = ServerProcess::start(command);
+        let set = [&["--set", &route][..], arguments, &TIME_TO_END].concat();
+        let server = served(&directory.path().join("site"), &set);
         let mut statuses = (0..1000).map(|_| server.status("/app/a"));
         assert!(statuses.any(|status| status == 502), "{arguments:?}");
         let lines = server.stop();
@@ -208,10 +202,8 @@ fn a_server_that_is_passed_over_is_in_the_error_log() {
          balance = \"round-robin\" }}]"
     );
     for_each_engine(|arguments| {
-        let mut command = Command::new(ROPEWALK);
-        let command = serve(&mut command, &directory.path().join("site"));
-        let command = command.args(["--set", &route]).args(arguments).args(TIME_TO_END);
-        let server = ServerProcess::start(command);
+        let set = [&["--set", &route][..], arguments, &TIME_TO_END].concat();
+        let server = served(&directory.path().join("site"), &set);
         (0..8).for_each(|_| assert_eq!(server.status("/app/a"), 204, "{arguments:?}"));
         let lines = server.stop();
         let line = format!(
@@ -246,10 +238,8 @@ fn what_checks_of_health_find_is_in_the_error_log() {
             "host.route=[{{ path = \"/app/**\", proxy = \"http://{address}\", \
              health = \"/up\", health_ms = 20 }}]"
         );
-        let mut command = Command::new(ROPEWALK);
-        let command = serve(&mut command, &directory.path().join("site"));
-        let command = command.args(["--set", &route, "--engine", engine]).args(TIME_TO_END);
-        let server = ServerProcess::start(command);
+        let set = [&["--set", &route, "--engine", engine][..], &TIME_TO_END].concat();
+        let server = served(&directory.path().join("site"), &set);
         begin.send(3).unwrap();
         arrivals.try_iter().for_each(drop);
         // One that may be answered already, three that fail, two that succeed, and one after which

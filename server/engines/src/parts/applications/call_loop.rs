@@ -156,7 +156,7 @@ pub(crate) trait CallLoop: Offload {
     /// Chooses a server, and takes a connection to it that was kept, if there is one.
     fn choose(&mut self, out: &mut Out, now: Tick) -> Option<(usize, Option<u64>)> {
         let chosen = self.table().choose(out, now)?;
-        self.parts().0.report_passed_over(out.call.application(), &mut out.tried);
+        self.parts().0.runner().report_passed_over(out.call.application(), &mut out.tried);
         Some(chosen)
     }
 
@@ -401,7 +401,7 @@ pub(crate) trait CallLoop: Offload {
     }
 
     fn report(&mut self, out: &Out, server: Option<usize>, failure: Failure) {
-        self.parts().0.report_application(out.call.application(), server, failure);
+        self.parts().0.runner().report_application(out.call.application(), server, failure);
     }
 
     /// Notes which connection to an application the call of a client uses.

@@ -8,7 +8,6 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use session::{Connection, Op, Worker};
-use upstream::{Application, Failure, Tried};
 
 use super::helpers::{Help, Outcome, Work, answer, answer_at_once, next_work, run_on_the_spot};
 use crate::jobs::Runner;
@@ -34,19 +33,9 @@ impl BlockingWork {
         Self { runner, helpers, line: VecDeque::new(), fetched_bytes_max }
     }
 
-    /// Reports to operators that an application has not answered, or one of its servers.
-    pub(crate) fn report_application(
-        &self,
-        application: &Application,
-        server: Option<usize>,
-        failure: Failure,
-    ) {
-        self.runner.report_application(application, server, failure);
-    }
-
-    /// Reports to operators the server that could not be reached, if another is tried.
-    pub(crate) fn report_passed_over(&self, application: &Application, tried: &mut Tried) {
-        self.runner.report_passed_over(application, tried);
+    /// What runs the jobs, and reports to operators.
+    pub(crate) fn runner(&self) -> &Runner {
+        &self.runner
     }
 
     /// Whether there are helpers.

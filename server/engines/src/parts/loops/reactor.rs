@@ -363,8 +363,9 @@ impl Reactor {
     /// How long to wait for events. Before, the calls of applications end that take too long.
     #[inline]
     fn timeout_ms(&mut self) -> Option<u32> {
-        let calls = if self.table.is_used { self.expire_calls() } else { None };
-        if self.side.is_some() {
+        let mut calls = None;
+        if self.table.is_used {
+            calls = self.expire_calls();
             self.hand_back();
         }
         if self.connections.has_yielded() {

@@ -19,7 +19,7 @@ use crate::orders::Order;
 use crate::parts::loops::connections::NO_UPSTREAM;
 use crate::parts::loops::{LoopContext, Loops};
 
-pub(crate) const GATEWAY: Knob = Knob::number("gateway", 0..=1, 0)
+pub(crate) const GATEWAY: Knob = Knob::switch("gateway", 0)
     .about("1: a thread beside each loop has connections while applications answer; 0: the loop");
 
 /// A connection on its way to another loop.
