@@ -214,23 +214,37 @@ impl<S> CallPool<S> {
     where
         S: AsFd,
     {
-        let servers = &mut lock(&self.usages[place.application]).servers;
-        place.server.take().into_iter().for_each(|server| servers.end(server));
-        let (server, mut next) = servers.choose(call.client(), tried, now)?;
-        servers.begin(server);
-        place.server = Some(server);
+        let (server, mut next) = self.choose_unseen(place, call, tried, now)?;
+        // Others do not wait meanwhile: a thread that waits for a lock costs more than a request.
         while let Some(kept) = next {
             if kept.until > now && !kept.line.is_unsound() {
                 return Some((server, Some(kept.line)));
             }
-            next = servers.kept[server].pop();
+            next = lock(&self.usages[place.application]).servers.kept[server].pop();
         }
         Some((server, None))
     }
 
+    /// Chooses a server. What was kept may have ended meanwhile.
+    fn choose_unseen(
+        &self,
+        place: &mut Place<S>,
+        call: &Call,
+        tried: &mut Tried,
+        now: Tick,
+    ) -> Option<(usize, Option<Kept<S>>)> {
+        let servers = &mut lock(&self.usages[place.application]).servers;
+        place.server.take().into_iter().for_each(|server| servers.end(server));
+        let chosen = servers.choose(call.client(), tried, now)?;
+        servers.begin(chosen.0);
+        place.server = Some(chosen.0);
+        Some(chosen)
+    }
+
     /// Keeps a connection for the next call.
     pub(crate) fn keep(&self, application: usize, server: usize, line: Line<S>, now: Tick) {
-        let servers = &mut lock(&self.usages[application]).servers;
+        let mut usage = lock(&self.usages[application]);
+        let servers = &mut usage.servers;
         // Of many processes each would keep a process of the application for itself.
         let is_fastcgi = servers.application.settings().protocol == Protocol::FastCgi;
         if is_fastcgi && self.bounds.others.is_some() {
@@ -238,6 +252,7 @@ impl<S> CallPool<S> {
         }
         let until = now.plus_ms(servers.application.limits().idle_ms);
         servers.kept[server].push(Kept { line, until });
+        drop(usage);
         if self.next_close.fetch_min(until.0, Ordering::AcqRel) > until.0
             && let Some(closer) = &self.closer
         {

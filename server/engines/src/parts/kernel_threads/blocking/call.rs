@@ -73,7 +73,7 @@ impl Drive<'_, '_> {
     /// more. Where connections are parked, a call that waits for a place is parked with its own.
     fn converse(&mut self, call: ParkedCall) -> Begun {
         let ParkedCall { id, mut driven } = call;
-        let mut ready = Ready::default();
+        let mut ready = self.served.ready();
         while self.go_on(id, &mut driven) == Progress::Waits {
             if self.move_client(id, &mut ready) {
                 continue;
