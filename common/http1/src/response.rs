@@ -80,6 +80,8 @@ pub enum ResponseError {
     TransferEncoding,
     /// Both chunked and a length: a smuggled response (RFC 9112, section 6.3).
     LengthAndChunks,
+    /// Chunks from a server that knows none: its framing is faulty (RFC 9112, section 6.1).
+    ChunksIn10,
 }
 
 impl fmt::Display for ResponseError {
@@ -93,6 +95,7 @@ impl fmt::Display for ResponseError {
             Self::LengthAndChunks => {
                 "Content-Length beside Transfer-Encoding (RFC 9112, section 6.3)"
             }
+            Self::ChunksIn10 => "Transfer-Encoding in HTTP/1.0 (RFC 9112, section 6.1)",
         })
     }
 }
@@ -122,7 +125,11 @@ pub fn parse_response_head(
     };
     let Some(framing) = head.read_fields(bytes)? else { return Ok(None) };
     let Options { close, keep_alive, names_fields } = framing.options;
-    let asked = if version == Version::Http11 { !close } else { keep_alive };
+    let is_11 = version == Version::Http11;
+    if framing.chunked && !is_11 {
+        return Err(ResponseError::ChunksIn10);
+    }
+    let asked = if is_11 { !close } else { keep_alive };
     head.body = framing.body(status, to_head)?;
     head.keep_alive = asked && head.body != ResponseBody::UntilClose;
     head.content_length = framing.length;
@@ -380,6 +387,8 @@ mod tests {
         check_error(&with("Transfer-Encoding: gzip"), ResponseError::TransferEncoding);
         let both = "Transfer-Encoding: chunked\r\nContent-Length: 2";
         check_error(&with(both), ResponseError::LengthAndChunks);
+        let old = "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        check_error(old, ResponseError::ChunksIn10);
         check_error(&with("A: b\r\n c"), ResponseError::Folded);
         check_error(&with(&"A: b\r\n".repeat(101)), ResponseError::TooManyFields);
     }

@@ -10,14 +10,20 @@ use std::thread;
 use std::time::Duration;
 
 use site::Site;
-use upstream::{Address, Application};
+use upstream::Address;
 
-/// The interval of looking names up. The system tells nobody how long an answer holds.
-const INTERVAL: Duration = Duration::from_secs(10);
+/// How soon a name is looked up again whose server could not be reached.
+const SOON: Duration = Duration::from_secs(1);
+
+/// After so many times all names are looked up. The system tells nobody how long an answer holds.
+const TIMES_UNTIL_ALL: u32 = 10;
+
+/// Finds the addresses of a name, with a port.
+type Resolve = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
 /// Looks up the names of all applications. Returns a notice for each that has no address.
 pub(crate) fn look_up(site: &Site) -> Vec<String> {
-    site.applications().iter().flat_map(|application| look_up_one(application)).collect()
+    look_up_by(ask_system, site, true)
 }
 
 /// Looks names up now and then, in a thread that ends when the result is dropped. Literal addresses
@@ -30,8 +36,10 @@ pub(crate) fn keep_looking_up(site: &Arc<Site>) -> io::Result<Sender<()>> {
     }
     let site = Arc::clone(site);
     let look = move || {
-        while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            look_up(&site); // a name that has no address now keeps the former ones
+        let mut times = 0;
+        while ended.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout) {
+            times = (times + 1) % TIMES_UNTIL_ALL;
+            look_up_by(ask_system, &site, times == 0);
         }
     };
     thread::Builder::new().name("names".into()).spawn(look)?;
@@ -42,17 +50,84 @@ fn is_name(address: &Address) -> bool {
     matches!(address, Address::Tcp { host, .. } if host.parse::<IpAddr>().is_err())
 }
 
-fn look_up_one(application: &Application) -> Vec<String> {
+fn ask_system(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((host, port).to_socket_addrs()?.collect())
+}
+
+/// Looks up the names of all servers, or of those that could not be reached since the last time. A
+/// name that has no address now keeps the former ones.
+fn look_up_by(resolve: Resolve, site: &Site, all: bool) -> Vec<String> {
     let mut notices = Vec::new();
-    for (index, server) in application.settings().servers.iter().enumerate() {
-        let Address::Tcp { host, port } = &server.address else { continue };
-        match (host.as_str(), *port).to_socket_addrs() {
-            Ok(addresses) => {
-                let addresses: Vec<SocketAddr> = addresses.collect();
-                application.set_addresses(index, &addresses);
+    for application in site.applications() {
+        for (index, server) in application.settings().servers.iter().enumerate() {
+            let Address::Tcp { host, port } = &server.address else { continue };
+            let is_unreached = application.take_unreached(index);
+            if !all && !is_unreached {
+                continue;
             }
-            Err(why) => notices.push(format!("{}: no address for {host}: {why}", server.address)),
+            match resolve(host, *port) {
+                Ok(addresses) if !addresses.is_empty() => {
+                    application.set_addresses(index, &addresses);
+                }
+                Ok(_) => notices.push(format!("{}: no address for {host}", server.address)),
+                Err(why) => {
+                    notices.push(format!("{}: no address for {host}: {why}", server.address));
+                }
+            }
         }
     }
     notices
+}
+
+#[cfg(test)]
+mod tests {
+    use site::HostSettings;
+    use site::host::RouteSettings;
+    use upstream::{ApplicationSettings, ServerSettings};
+
+    use super::*;
+
+    fn address(last: u8) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, last], 80))
+    }
+
+    /// docker-nginx 600, sentry self-hosted 4492, dify 40808: a server that was started again had
+    /// another address, and was not found until the proxy was started again, too.
+    #[test]
+    fn a_server_that_moves_is_found() {
+        let server = |host: &str| {
+            let address = Address::Tcp { host: host.into(), port: 80 };
+            ServerSettings { address, weight: 1 }
+        };
+        let servers = vec![server("one.test"), server("other.test")];
+        let application = ApplicationSettings { servers, ..ApplicationSettings::default() };
+        let mut host = HostSettings::new("/".into());
+        host.routes =
+            vec![RouteSettings { path: "/**".into(), application, ..RouteSettings::default() }];
+        let site = Site::new(vec![host]).expect("it is right");
+        let application = &site.applications()[0];
+        let are = |one, other| {
+            let found = [0, 1].map(|server| application.address(server, 0));
+            assert_eq!(found, [one, other].map(|last| Some(address(last))));
+        };
+        assert_eq!(look_up_by(|_, _| Ok(vec![address(1)]), &site, true), [""; 0]);
+        are(1, 1);
+        let moved: Resolve = |_, _| Ok(vec![address(2)]);
+        look_up_by(moved, &site, false);
+        are(1, 1); // nobody has missed them
+        application.note_unreached(1);
+        look_up_by(moved, &site, false);
+        are(1, 2);
+        look_up_by(|_, _| Ok(vec![address(3)]), &site, false);
+        are(1, 2); // it was looked up since
+        look_up_by(moved, &site, true);
+        are(2, 2);
+        for nothing in [(|_, _| Ok(Vec::new())) as Resolve, |_, _| Err(io::ErrorKind::Other.into())]
+        {
+            let notices = look_up_by(nothing, &site, true);
+            assert!(notices[0].starts_with("http://one.test:80: no address for one.test"));
+            assert_eq!(notices.len(), 2);
+            are(2, 2);
+        }
+    }
 }

@@ -150,12 +150,19 @@ fn applications(hosts: &[HostSettings]) -> Vec<&ApplicationSettings> {
     applications
 }
 
+/// How many in a process have as many calls of an application each as it may have: its workers, or
+/// the groups of them, and whoever finishes the calls of clients that have left.
+fn callers(hosts: &[HostSettings], layout: &Layout) -> u64 {
+    let is_finished = applications(hosts).iter().any(|it| it.ignore_client_abort);
+    callers_max(layout) + u64::from(is_finished)
+}
+
 /// Bounds the requests that are with applications at a time to `calls` for each process. Returns a
 /// line for operators if that is less than the settings allow.
 fn bound_calls(hosts: &mut [HostSettings], calls: usize, layout: &Layout) -> Option<String> {
     let each = fair_share(
         applications(hosts).iter().map(|application| application.limits.in_flight_max).collect(),
-        calls as u64 / callers_max(layout).max(1),
+        calls as u64 / callers(hosts, layout).max(1),
     );
     let mut wanted = None;
     for route in hosts.iter_mut().flat_map(|host| &mut host.routes) {
@@ -316,7 +323,7 @@ impl Descriptors {
         };
         let sending = if is_tiny { third } else { 0 };
         let calls = applications(&settings.hosts);
-        let callers = callers_max(layout);
+        let callers = callers(&settings.hosts, layout);
         let calls = calls.iter().map(|it| it.limits.in_flight_max.saturating_mul(callers));
         let calls = calls.fold(0, u64::saturating_add);
         let calls = calls.min(limit / CALLS_SHARE);
@@ -549,17 +556,22 @@ mod tests {
 
     #[test]
     fn calls_of_applications_cost_descriptors() {
-        let route = |port, in_flight_max| {
+        let route = |port, in_flight_max, ignore_client_abort| {
             let address = Address::Tcp { host: "h".into(), port };
             let limits = CallLimits { in_flight_max, ..CallLimits::default() };
             let servers = vec![ServerSettings { address, weight: 1 }];
-            let application = ApplicationSettings { servers, limits, ..Default::default() };
+            let application = ApplicationSettings {
+                servers,
+                limits,
+                ignore_client_abort,
+                ..ApplicationSettings::default()
+            };
             RouteSettings { path: "/**".into(), application, ..RouteSettings::default() }
         };
-        let check = |engine, in_flight_max, limit, calls, connections, bounded| {
+        let check_with = |finishes, engine, in_flight_max, limit, calls, connections, bounded| {
             let spec = engines::find(engine).unwrap();
             let mut host = HostSettings::new("/".into());
-            host.routes = vec![route(1, in_flight_max), route(2, in_flight_max)];
+            host.routes = vec![route(1, in_flight_max, finishes), route(2, in_flight_max, false)];
             let host = std::cell::RefCell::new(host);
             let change = |settings: &mut Settings| settings.hosts.push(host.borrow().clone());
             let divided = divide(spec, &spec.default_knobs(), &change, limit);
@@ -573,6 +585,9 @@ mod tests {
             let routes = &hosts[0].routes;
             assert!(routes.iter().all(|it| it.application.limits.in_flight_max == bounded));
         };
+        let check = |engine, in_flight_max, limit, calls, connections, bounded| {
+            check_with(false, engine, in_flight_max, limit, calls, connections, bounded);
+        };
         let loops = "event-loop-per-core";
         check(loops, 512, 20_000, 2048, 7872, 512);
         check(loops, 512, 1024, 256, 176, 64);
@@ -580,6 +595,10 @@ mod tests {
         check(loops, 512, 32, 8, 4, 2);
         // The threads of a partition have their bounds together.
         check("staged", 512, 1024, 256, 136, 128);
+        // Calls that are finished without their clients have a place of their own.
+        check_with(true, loops, 512, 20_000, 3072, 6848, 512);
+        check_with(true, loops, 512, 1024, 256, 176, 42);
+        check_with(true, loops, 1, 1024, 6, 426, 1);
     }
 
     #[test]

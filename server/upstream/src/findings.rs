@@ -19,7 +19,9 @@ const IS_DOWN: usize = 0;
 /// How many lists of addresses were written. The last one is in the first or the second place; the
 /// next is written into the other.
 const LISTS: usize = 1;
-const FIRST_LIST: usize = 2;
+/// Whether it could not be reached since its name was looked up.
+const IS_UNREACHED: usize = 2;
+const FIRST_LIST: usize = 3;
 
 /// What is known of one server.
 #[derive(Clone, Copy)]
@@ -39,6 +41,14 @@ impl<'c> Findings<'c> {
 
     pub(crate) fn set_up(self, is_up: bool) {
         self.0[IS_DOWN].store(u64::from(!is_up), Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_unreached(self) {
+        self.0[IS_UNREACHED].store(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_unreached(self) -> bool {
+        self.0[IS_UNREACHED].swap(0, Ordering::Relaxed) != 0
     }
 
     fn list(self, number: u64) -> &'c [AtomicU64] {

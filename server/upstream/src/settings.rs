@@ -436,6 +436,17 @@ impl Application {
         self.findings(server).set_addresses(addresses);
     }
 
+    /// Notes that a server could not be reached: its name may stand for another address by now.
+    pub fn note_unreached(&self, server: usize) {
+        self.findings(server).note_unreached();
+    }
+
+    /// Whether a server could not be reached since the last call.
+    #[must_use]
+    pub fn take_unreached(&self, server: usize) -> bool {
+        self.findings(server).take_unreached()
+    }
+
     /// Whether a server is up, as far as checks have found.
     #[must_use]
     #[inline]

@@ -10,6 +10,7 @@ mod hung_readers;
 mod limits;
 mod machine;
 mod memory;
+mod moving_servers;
 mod other_programs;
 mod paused;
 mod printing;

@@ -179,3 +179,28 @@ fn is_told(variable: &CStr) -> bool {
     let name = variable.to_bytes().split(|byte| *byte == b'=').next().unwrap_or_default();
     name.starts_with(b"HTTP_") && name != b"HTTP_PROXY" || NAMES.contains(&name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CVE-2016-5385, and variables by which other code is loaded.
+    #[test]
+    fn a_worker_sets_no_variable_but_those_of_cgi() {
+        for told in [c"HTTP_HOST=a", c"HTTP_X_PROXY=a", c"QUERY_STRING=", c"SCRIPT_NAME=/a"] {
+            assert!(is_told(told), "{told:?}");
+        }
+        for untold in [
+            c"HTTP_PROXY=http://evil",
+            c"HTTP_PROXY",
+            c"LD_PRELOAD=/tmp/evil.so",
+            c"PATH=/tmp",
+            c"BASH_ENV=/tmp/evil",
+            c"QUERY_STRINGS=a",
+            c"=HTTP_HOST",
+            c"",
+        ] {
+            assert!(!is_told(untold), "{untold:?}");
+        }
+    }
+}

@@ -105,8 +105,25 @@ fn scripts_are_run_and_files_are_sent() {
     });
 }
 
-/// Only what is a file is run (CVE-2019-11043 and its kin), and the text of a script is never sent:
-/// not by another name, by no method, and not for a directory.
+/// An application in a container has the site elsewhere: it is told so, and the script is looked up
+/// in the site all the same.
+#[test]
+fn an_application_may_have_the_site_elsewhere() {
+    let directory = scripts();
+    for_each_engine(|spec| {
+        let pair = Pair::start(spec, &directory, ", root = \"/app\"", |asked| {
+            let told = ["DOCUMENT_ROOT", "SCRIPT_FILENAME", "PATH_TRANSLATED"];
+            reply(HTML, told.map(|name| asked.variable(name)).join(" ").as_bytes())
+        });
+        let mut client = pair.connect();
+        let told = (200, "/app /app/a.php /app/x/y".into());
+        assert_eq!(ask(&mut client, &get("/a.php/x/y")), told, "{}", spec.name);
+        assert_eq!(ask(&mut client, &get("/none.php")).0, 404, "{}", spec.name);
+    });
+}
+
+/// Only what is a file is run (CVE-2019-11043, caddy 4614 and their kin), and the text of a script
+/// is never sent: not by another name, by no method, and not for a directory.
 #[test]
 fn what_is_no_script_is_not_run_and_no_script_is_sent() {
     let directory = scripts();

@@ -42,6 +42,10 @@ const REPLIES: &[(Fate, &str)] = &[
     (Refused, "KContent-Length: 0\r\nContent-Length: 65\r\n\r\n{forged}"),
     (Refused, "KContent-Length: 5, 5\r\n\r\nhello"),
     (Refused, "KContent-Length: +5\r\n\r\nhello"),
+    (
+        Refused,
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n{forged}",
+    ),
     (Refused, "KTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n{forged}"),
     (Refused, "KTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n{forged}"),
     // Lines that are none, or are two.
@@ -74,6 +78,7 @@ const REPLIES: &[(Fate, &str)] = &[
     (Broken, "KTransfer-Encoding: chunked\r\n\r\n5;a\nb\r\nhello\r\n0\r\n\r\n"),
 ];
 
+/// pingora 945, CVE-2026-2835, and their kin.
 #[test]
 fn a_reply_is_exactly_one_or_none() {
     for_each_engine(|spec| {
@@ -143,7 +148,7 @@ fn a_reply_that_comes_late_is_for_nobody() {
     });
 }
 
-/// h2o 2010: what is left of the body would be the beginning of the next request.
+/// h2o 2010, 2602, caddy 782: what is left of the body would be the beginning of the next request.
 #[test]
 fn a_reply_before_the_end_of_its_request_ends_the_connection() {
     for_each_engine(|spec| {

@@ -225,6 +225,7 @@ fn replies_arrive_whole_however_they_are_framed() {
     });
 }
 
+/// caddy 677, nginx 1505.
 #[test]
 fn an_event_arrives_before_the_reply_ends() {
     let directory = site();

@@ -4,6 +4,8 @@
 use std::io::{BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use engines::EngineSpec;
@@ -162,6 +164,47 @@ fn a_post_is_not_lost_to_a_connection_that_has_been_closed() {
             assert_eq!(ask(&mut client, post), (200, "ok".into()), "{}: {number}", spec.name);
             assert!(comes_true(|| application.open() == 0)); // the close has arrived
         }
+    });
+}
+
+/// Of several kept connections the one that was used last is used next, so that the others can end
+/// at rest: those that have rested longest are those that their applications close.
+#[test]
+fn the_connection_that_was_used_last_is_used_next() {
+    let directory = site();
+    for_all_engines_at_once(|spec| {
+        if spec.name == "processes" {
+            return; // each process keeps what it has used
+        }
+        let first_is_over = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&first_is_over);
+        let application = scripted(move |asked| {
+            while asked.target == "/app/second" && !is_over.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            vec![Action::Send(Reply::ok(b"ok").bytes())]
+        });
+        let servers = [application.address()];
+        let route =
+            format!("host.route=[{{ path = \"/app/**\", proxy = \"http://{}\" }}]", servers[0]);
+        // One loop, or one partition, keeps both connections.
+        let engine = format!("engine.name={}", spec.name);
+        let server = start(&directory, &[&engine, "partitions.cpus=[\"0\"]", &route]);
+        let [mut one, mut other] = [connect(&server), connect(&server)];
+        other.write_all(b"GET /app/second HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        assert!(comes_true(|| application.open() == 1), "{}", spec.name);
+        assert_eq!(ask(&mut one, GET).0, 200);
+        // When the next request of a client is answered, the connection of its last one is kept.
+        let file = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+        assert_eq!(ask(&mut one, file).0, 200);
+        first_is_over.store(true, Ordering::Release);
+        assert_eq!(answer(&mut BufReader::new(&mut other)).0, 200);
+        assert_eq!(ask(&mut other, file).0, 200);
+        for _ in 0..3 {
+            assert_eq!(ask(&mut one, GET).0, 200);
+        }
+        let used: Vec<usize> = application.requests().iter().map(|it| it.connection).collect();
+        assert_eq!(used[2..], [0; 3], "{}: {used:?}", spec.name);
     });
 }
 

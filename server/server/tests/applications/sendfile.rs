@@ -65,6 +65,7 @@ fn value<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     fields.find(|(it, _)| it.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
+/// lighttpd 59: its length is that of the file.
 #[test]
 fn a_named_file_is_answered_as_a_file_with_the_fields_of_the_application() {
     let directory = site_with_files();

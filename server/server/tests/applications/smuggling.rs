@@ -145,6 +145,7 @@ const FILES: [&str; 4] = ["first", "second", "other", "hidden"];
 /// each way of moving the bytes.
 const ENGINES: [&str; 5] = ["event-loop", "threads", "threads-direct", "rings", "staged"];
 
+/// pingora 945, CVE-2026-2835, and their kin.
 #[test]
 fn one_request_never_becomes_two() {
     let present: Vec<&str> =

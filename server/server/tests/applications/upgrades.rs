@@ -167,7 +167,8 @@ fn both_directions_pass_at_once() {
     });
 }
 
-/// What a client sends before the answer may be its next request: only the answer tells.
+/// What a client sends before the answer may be its next request: only the answer tells (pingora
+/// 946, 947, CVE-2026-2833).
 #[test]
 fn nothing_is_passed_on_before_the_application_has_agreed() {
     let directory = site();
@@ -195,7 +196,7 @@ fn nothing_is_passed_on_before_the_application_has_agreed() {
     });
 }
 
-/// What follows a refused request is HTTP, and none of it is the application's.
+/// What follows a refused request is HTTP, and none of it is the application's (kemal 767).
 #[test]
 fn a_refused_upgrade_is_a_request_like_any_other() {
     let directory = site();
@@ -336,6 +337,7 @@ fn a_connection_on_which_nothing_passes_is_ended() {
     });
 }
 
+/// caddy 5471, 6420, 7222, 4895.
 #[test]
 fn a_stop_leaves_a_switched_connection_its_time_and_no_more() {
     let directory = site();

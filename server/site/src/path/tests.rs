@@ -11,6 +11,7 @@ fn canonical(path: &[u8]) -> Result<Vec<u8>, PathError> {
     canonicalise(path, &mut Vec::new()).map(<[u8]>::to_vec)
 }
 
+/// GitLab names projects `group%2Fproject`.
 #[test]
 fn an_application_may_get_an_encoded_slash() {
     let check = |path: &str, expected: &str| {

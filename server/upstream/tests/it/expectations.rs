@@ -34,6 +34,7 @@ fn after_a_second_a_body_is_sent_unasked() {
     assert!(pair.sent_text().ends_with("\r\n\r\nhello"));
 }
 
+/// h2o 3316, fluxzy 625.
 #[test]
 fn a_final_status_ends_the_expectation() {
     let mut pair = waiting();

@@ -40,8 +40,35 @@ fn fields_for_one_hop_are_left_out() {
                    Keep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\nTE: gzip\r\n\
                    Trailer: X\r\nUpgrade: h2c\r\nProxy-Authorization: Basic x\r\nX-Named: 1\r\n\
                    Cookie: kept\r\nX: kept\r\n\r\n";
-    // A client cannot have a field taken out by which an application decides who it is.
     assert_eq!(head(request), ["GET / HTTP/1.1", "Host: a", "Cookie: kept", "X: kept"]);
+}
+
+/// A client cannot have a field taken out by which an application decides who it is, or where its
+/// body ends.
+#[test]
+fn some_fields_are_not_for_one_hop_whoever_says_so() {
+    let kept = [
+        "Authorization: Basic x",
+        "Cookie: a=b",
+        "Content-Type: text/plain",
+        "Content-Length: 5",
+        "Forwarded: for=10.0.0.1",
+        "X-Forwarded-For: 10.0.0.1",
+        "X-Real-IP: 10.0.0.1",
+    ];
+    let names = kept.map(|line| line.split(':').next().unwrap()).join(", ");
+    let fields = kept.join("\r\n");
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nConnection: {names}, Host, X\r\n{fields}\r\nX: 1\r\n\r\n"
+    );
+    let mut pair = Pair::from(&request, true);
+    pair.client.body = b"hello".to_vec();
+    pair.drive();
+    let text = pair.sent_text();
+    for line in kept.iter().chain(&["Host: a"]) {
+        assert!(text.contains(&format!("\r\n{line}\r\n")), "{line}: {text}");
+    }
+    assert!(!text.contains("\r\nX: 1"), "{text}");
 }
 
 /// CVE-2016-5385 and its kind: names that become the variables of other fields.
@@ -52,6 +79,7 @@ fn fields_that_could_be_taken_for_others_are_left_out() {
     assert_eq!(head(request), ["GET / HTTP/1.1", "Host: a", "X: y"]);
 }
 
+/// caddy 4503, 4507, 6783.
 #[test]
 fn the_client_is_told_by_the_server_and_by_nobody_else() {
     let request = "GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 10.0.0.1\r\n\

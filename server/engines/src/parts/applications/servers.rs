@@ -69,6 +69,7 @@ impl<K> Servers<K> {
 
     /// Notes that a server could not be reached.
     pub(crate) fn note_failure(&mut self, server: usize, now: Tick) {
+        self.application.note_unreached(server);
         self.balance.note_failure(server, now);
     }
 
