@@ -15,11 +15,14 @@ use libfuzzer_sys::fuzz_target;
 use session::{Limits, Phase};
 use testkit::response::parse_responses;
 
+#[path = "../../server/session/tests/it/grammar.rs"]
+mod grammar;
+
 #[allow(dead_code)] // the session's own tests use the rest of it
 #[path = "../../server/session/tests/it/memory.rs"]
 mod memory;
 
-use memory::grammar::shape;
+use grammar::shape;
 use memory::{MemoryFiles, Pair, open_files};
 
 /// The bytes that are sent for `@`, `A` to `Z`, `[`, `\`, `]`, `^`, `_`.

@@ -15,6 +15,10 @@ use session::Phase;
 #[path = "../../server/session/tests/it/chain.rs"]
 mod chain;
 
+#[allow(dead_code)] // and of this
+#[path = "../../server/session/tests/it/grammar.rs"]
+mod grammar;
+
 use chain::{Chain, Sizes, TRAILER, body, request_to, with_trailer};
 
 /// Above the length of every body and of what is kept of a reply. More only takes longer: all of it

@@ -73,7 +73,8 @@ pub(crate) enum State {
 /// | operation | when it is done | what it is |
 /// |---|---|---|
 /// | [`Op::Job`] | `take_job`, run it, `done` | a request, or the page of an error, needs a job |
-/// | [`Op::Stream`] | `take_job`, run it, `done` | a job that has answered in part can go on |
+/// | [`Op::Stream`] of a listing | `take_job`, run it, `done` | its next part can be prepared |
+/// | [`Op::Stream`] of a call | its `stream` | more of a body has come, or a reply has room |
 /// | [`Op::Send`], [`Op::File`] | `sent` | a response, or a part of one |
 /// | [`Op::Read`] | `read` | bytes of a file, which are then sent |
 /// | [`Op::Recv`] | `ingest`, with nothing at the end of the stream | a request, or its rest |
@@ -82,8 +83,13 @@ pub(crate) enum State {
 /// | [`Op::Close`] | `close`, and nothing after it | the end, in order or with a reset |
 ///
 /// Beside these, at any time: `ingest` if [`Connection::wants_input`], `sent` for bytes whose
-/// sending has begun, `done` for a job that is out, `expire` when the [`Connection::deadline`] has
-/// passed, `drain`, and `close`.
+/// sending has begun, `done` for a job that is out, `stream` for a call that is out, `expire` when
+/// the [`Connection::deadline`] has passed, `drain`, `drain_after_next` and `close`.
+///
+/// The job of an application is a call, which its driver makes beside this connection. It has no
+/// answer: what there is of the reply goes into its stream, and its end with it. When nobody wants
+/// the call any more, no operation says so: a driver that waits with a call out looks at
+/// [`Connection::wants_stream`] first.
 ///
 /// # What always holds
 ///
@@ -96,9 +102,9 @@ pub(crate) enum State {
 /// * One job is out at a time. A job that has answered in part keeps its number for its next part,
 ///   which is prepared when half of the last is sent, and kept while the other half is. A driver
 ///   that has no room for it now may put it off ([`Connection::put_off`]) and send the other half.
-/// * There is a deadline, unless a job is out and nothing is left to send: then the connection
-///   waits for its own server, or for a client that speaks another protocol by now, whose time the
-///   call keeps.
+/// * There is a deadline, unless a job is out, nothing is left to send, and the client owes nothing
+///   of a body: then the connection waits for its own server, or for a client that speaks another
+///   protocol by now, whose time the call keeps.
 /// * After the end of the client's stream nothing is received, and requests that came before it
 ///   are answered. After `Shutdown` nothing is sent. After `Close` nothing changes any more.
 /// * The answer to a job that has ended, or whose connection has, is dropped.
@@ -313,6 +319,7 @@ impl Connection {
         match self.state {
             State::Fresh | State::Idle => Phase::Idle,
             State::Reading => Phase::Reading,
+            State::Spooling if !matches!(self.next_of_body(), Op::Recv) => Phase::Writing,
             State::Working | State::Waiting | State::Spooling | State::Uploading => Phase::Working,
             State::Writing | State::Continuing | State::Streaming => Phase::Writing,
             State::Skipping | State::ShuttingDown | State::Lingering => Phase::Draining,

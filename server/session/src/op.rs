@@ -39,8 +39,10 @@ pub enum Op<'s> {
     },
     /// Take the job with [`crate::Connection::take_job`] and run it.
     Job,
-    /// Take the rest of this job with [`crate::Connection::take_job`] and run it: half of the last
-    /// part of its answer is sent.
+    /// Go on with this job. Of a listing, take the rest with [`crate::Connection::take_job`] and
+    /// run it: half of the last part is sent. Of a call, whose driver has it, go on with
+    /// [`crate::Connection::stream`]: more of the request's body has come, or its end, or there is
+    /// room for more of the reply.
     Stream(JobId),
     /// Wait for the job that is out: its client has shut its side down, or has sent so much ahead
     /// of the answer that no more is received.

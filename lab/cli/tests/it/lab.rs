@@ -63,7 +63,7 @@ impl Lab {
         self.run_with_floor(arguments)
     }
 
-    /// The same for a study that measures the path's ceiling before.
+    /// Runs a study that measures the path's ceiling before.
     pub(crate) fn run_with_floor(&self, arguments: &[&str]) -> (i32, String, String) {
         let (scratch, records) = (self.path("scratch"), self.path("records"));
         let places = ["--scratch", text(&scratch), "-o", text(&records)];

@@ -68,7 +68,7 @@ impl FiberEvents {
         self.0 & other.0 != 0
     }
 
-    /// The same events of the application's socket, of those that both sockets have.
+    /// These events, which both sockets have, of the application's socket.
     pub(super) fn of_call(self) -> Self {
         Self(self.0 << 7)
     }

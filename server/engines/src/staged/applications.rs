@@ -10,7 +10,6 @@ use os::event::Wake;
 use upstream::Application;
 
 use super::client::BoxedClient;
-use super::pipeline::show;
 use super::queue::{Figures, Inbox};
 use crate::parts::applications::call_pool::{Bounds, CallPool};
 
@@ -76,7 +75,7 @@ impl Applications {
             batches: a.batches + b.batches,
             taken: a.taken + b.taken,
         })?;
-        Some(format!("{}; {} threads", show("application", figures), self.threads()))
+        Some(format!("{}; {} threads", figures.show("application"), self.threads()))
     }
 
     /// Ends the threads.

@@ -17,7 +17,7 @@ use super::applications::Applications;
 use super::cache_padded::CachePadded;
 use super::client::{BoxedClient, Stage};
 use super::controller_counts::ControllerCounts;
-use super::queue::{Division, Figures, Inbox, Queue};
+use super::queue::{Division, Inbox, Queue};
 use crate::engine::PartitionStart;
 use crate::knobs::KnobValues;
 use crate::lock::lock;
@@ -230,8 +230,8 @@ impl Pipeline {
     /// One line for each queue and one for each controller.
     pub(super) fn status(&self) -> Vec<String> {
         let mut lines = vec![
-            show("read-poll", self.read_poll.inbox.figures()),
-            show("write-poll", self.write_poll.inbox.figures()),
+            self.read_poll.inbox.figures().show("read-poll"),
+            self.write_poll.inbox.figures().show("write-poll"),
         ];
         lines.extend(self.working_stages().iter().map(|&stage| self.pool(stage).show()));
         lines.extend(self.applications.show());
@@ -382,7 +382,7 @@ impl Pool {
 
     fn show(&self) -> String {
         let (threads, batch) = (self.threads(), self.batch.load(Ordering::Relaxed));
-        let queue = show(self.name, self.queue.figures());
+        let queue = self.queue.figures().show(self.name);
         format!("{queue}; {threads} threads take {batch} at once")
     }
 }
@@ -438,13 +438,4 @@ impl Outgoing {
             pipeline.applications.push(&mut self.application);
         }
     }
-}
-
-pub(super) fn show(stage: &str, figures: Figures) -> String {
-    let Figures { len, longest, batches, taken } = figures;
-    let mean = taken as f64 / batches.max(1) as f64;
-    format!(
-        "{stage}: {len} in its queue (at most {longest}), {taken} taken in {batches} batches \
-         of {mean:.1}"
-    )
 }

@@ -54,6 +54,18 @@ pub(super) struct Figures {
     pub(super) taken: u64,
 }
 
+impl Figures {
+    /// What the status says of a stage with this queue.
+    pub(super) fn show(self, stage: &str) -> String {
+        let Self { len, longest, batches, taken } = self;
+        let mean = taken as f64 / batches.max(1) as f64;
+        format!(
+            "{stage}: {len} in its queue (at most {longest}), {taken} taken in {batches} batches \
+             of {mean:.1}"
+        )
+    }
+}
+
 /// The outcome of waiting for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {

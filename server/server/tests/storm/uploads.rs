@@ -52,7 +52,7 @@ fn uploads_come_back_whole_and_nothing_is_left_after_a_storm() {
     }
 }
 
-/// The same with a connection that goes to another thread, and back, for each request.
+/// A gateway gets the connection with each request, and gives it back.
 #[test]
 fn uploads_come_back_whole_through_a_gateway() {
     let _alone = crate::alone();

@@ -153,7 +153,7 @@ fn the_end_of_a_clients_stream_ends_its_call() {
     let mut chain = Chain::new(AMPLE);
     chain.application.is_stalled = true;
     chain.send(&request(b"hello", None));
-    chain.connection.ingest(&mut chain.worker, b"");
+    chain.end_of_client();
     assert!(matches!(chain.connection.next(), Op::Close { reset: false }));
     chain.connection.close(&mut chain.worker);
     assert_eq!(chain.counters.responses[3].get(), 1, "it is counted with 499");
@@ -203,7 +203,7 @@ fn a_body_that_is_being_gathered_ends_with_its_client() {
     assert!(late.text().starts_with("HTTP/1.1 408 "), "{}", late.text());
     let mut gone = Chain::new(AMPLE);
     gone.send(begun);
-    gone.connection.ingest(&mut gone.worker, b"");
+    gone.end_of_client();
     assert!(matches!(gone.connection.next(), Op::Close { reset: false }));
     gone.connection.close(&mut gone.worker);
     assert_eq!(gone.counters.responses[3].get(), 1, "it is counted with 499");
@@ -239,4 +239,26 @@ proptest! {
         prop_assert!(chain.failures.is_empty() && chain.closed.is_none());
         prop_assert_eq!(chain.connection.phase(), Phase::Idle);
     }
+}
+
+/// A client is invited to send the body of a script as soon as there is room for it to be told, and
+/// what it sends meanwhile is taken.
+#[test]
+fn an_invitation_waits_for_room() {
+    let mut chain = Chain::new(AMPLE);
+    chain.is_blocked = true;
+    chain.send(
+        b"POST /script/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\
+          Expect: 100-continue\r\n\r\n",
+    );
+    assert!(matches!(chain.connection.next(), Op::Send { .. }), "{:?}", chain.connection.next());
+    assert_eq!(chain.connection.phase(), Phase::Writing);
+    chain.send(b"5\r\nhel");
+    chain.is_blocked = false;
+    chain.run();
+    assert_eq!(chain.text(), "HTTP/1.1 100 Continue\r\n\r\n");
+    assert_eq!(chain.connection.phase(), Phase::Working);
+    chain.received.clear();
+    chain.send(b"lo\r\n0\r\n\r\n");
+    assert_eq!(chain.responses(), [(200, b"hello".to_vec())]);
 }

@@ -17,6 +17,8 @@ use upstream::{
     Protocol, ServerSettings, SpoolFile,
 };
 
+use crate::grammar::Grammar;
+
 /// A site with an application that speaks HTTP, two that speak FastCGI, of which one has no place
 /// for files, and one that is a program.
 static SITE: LazyLock<Arc<Site>> = LazyLock::new(|| {
@@ -323,6 +325,7 @@ pub(crate) struct Chain {
     pub(crate) closed: Option<bool>,
     pub(crate) failures: Vec<Failure>,
     pub(crate) counters: Arc<Counters>,
+    grammar: Grammar,
 }
 
 impl Chain {
@@ -343,6 +346,7 @@ impl Chain {
             closed: None,
             failures: Vec::new(),
             counters,
+            grammar: Grammar::new(true),
         }
     }
 
@@ -351,12 +355,17 @@ impl Chain {
         self.run();
     }
 
+    /// Reports the end of the client's stream.
+    pub(crate) fn end_of_client(&mut self) {
+        self.connection.ingest(&mut self.worker, &[]);
+        self.grammar.ended();
+    }
+
     /// Lets everything happen that can. As in an engine the call goes on when its stream calls for
     /// it, or when its application has something.
     pub(crate) fn run(&mut self) {
         for _ in 0..10_000_000 {
             let was_busy = self.step_client();
-            self.call.take_if(|(id, _)| !self.connection.wants_stream(*id));
             if !(was_busy | (self.application.has_news() && self.step_call())) {
                 return;
             }
@@ -366,6 +375,10 @@ impl Chain {
 
     /// Does one thing for the client's side. Returns whether there was one.
     pub(crate) fn step_client(&mut self) -> bool {
+        if self.call.as_ref().is_some_and(|(id, _)| !self.connection.wants_stream(*id)) {
+            self.end_call();
+        }
+        self.grammar.asked(&self.connection);
         if self.sending > 0 {
             self.receive();
             return self.report_sent();
@@ -380,6 +393,7 @@ impl Chain {
                 self.application.is_program = call.program().is_some();
                 self.application.requests += usize::from(self.application.is_program);
                 self.call = Some((id, call));
+                self.grammar.took(id);
                 self.join();
                 true
             }
@@ -397,6 +411,7 @@ impl Chain {
             Op::Send { .. } | Op::Recv | Op::Wait => self.receive(),
             Op::Shutdown => {
                 self.connection.sent(&mut self.worker, 0);
+                self.grammar.shut();
                 true
             }
             Op::Close { reset } => {
@@ -410,6 +425,7 @@ impl Chain {
 
     fn report_sent(&mut self) -> bool {
         self.connection.sent(&mut self.worker, std::mem::take(&mut self.sending));
+        self.grammar.sent();
         true
     }
 
@@ -431,16 +447,22 @@ impl Chain {
     fn join(&mut self) -> bool {
         let Some((id, call)) = &mut self.call else { panic!("a stream without a call") };
         let Some(mut stream) = self.connection.stream(&mut self.worker, *id) else {
-            self.call = None; // not wanted any more
+            self.end_call(); // not wanted any more
             return true;
         };
         let (moved, is_over) = join(call, &mut stream, &mut self.application, self.sizes);
         drop(stream);
         if is_over {
             self.failures.extend(call.failure());
-            self.call = None;
+            self.end_call();
         }
         moved | is_over
+    }
+
+    fn end_call(&mut self) {
+        if let Some((id, _)) = self.call.take() {
+            self.grammar.answered(id, false);
+        }
     }
 
     pub(crate) fn text(&self) -> String {

@@ -1,5 +1,5 @@
 //! A model of the grammar of a connection's calls ([`Connection`] has it in words), which is
-//! checked beside every call that a [`Pair`](crate::memory::Pair) makes.
+//! checked beside every call that the drivers of these tests make.
 
 use session::{Connection, JobId, Op, Phase};
 
@@ -17,9 +17,18 @@ pub(crate) struct Grammar {
     is_shut: bool,
     /// Whether the connection is to be closed, with a reset or without.
     closed: Option<bool>,
+    /// Where the bytes are that are to be sent, until some are reported as sent.
+    to_send: Option<usize>,
+    /// Whether all jobs are calls of applications: each has a stream as long as it is out.
+    has_calls: bool,
 }
 
 impl Grammar {
+    /// Of a driver whose jobs may be calls of applications, if it `has_calls`, and nothing else.
+    pub(crate) fn new(has_calls: bool) -> Self {
+        Self { has_calls, ..Self::default() }
+    }
+
     /// Checks what the connection wants next.
     pub(crate) fn asked(&mut self, connection: &Connection) {
         let op = connection.next();
@@ -30,8 +39,14 @@ impl Grammar {
         }
         match op {
             Op::Job => assert!(!is_out && self.stream.is_none(), "a second job: {:?}", self.out),
+            Op::Stream(id) if self.has_calls => assert_eq!(Some(id), self.out),
             Op::Stream(id) => assert_eq!((None, Some(id)), (self.out, self.stream)),
-            Op::Send { .. } | Op::File { .. } | Op::Read { .. } => {
+            Op::Send { head, body, .. } => {
+                assert!(!self.is_shut, "bytes after the end: {op:?}");
+                let place = if head.is_empty() { body } else { head }.as_ptr() as usize;
+                assert_eq!(*self.to_send.get_or_insert(place), place, "the bytes have moved");
+            }
+            Op::File { .. } | Op::Read { .. } => {
                 assert!(!self.is_shut, "bytes after the end: {op:?}");
             }
             Op::Recv => assert!(!self.is_at_end, "nothing comes after the end"),
@@ -39,7 +54,10 @@ impl Grammar {
             Op::Shutdown => assert!(!is_out && !self.is_shut && !self.is_at_end),
             Op::Close { reset } => self.closed = Some(reset),
         }
-        let wants_job = matches!(op, Op::Job | Op::Stream(_));
+        let wants_job = match op {
+            Op::Stream(_) => !self.has_calls,
+            _ => matches!(op, Op::Job),
+        };
         assert_eq!(connection.job().is_some(), wants_job, "a job comes before all else");
         self.check_pauses(connection, &op);
     }
@@ -47,7 +65,13 @@ impl Grammar {
     /// Checks what the connection says of itself where its driver would wait.
     fn check_pauses(&self, connection: &Connection, op: &Op<'_>) {
         let waits_for_job = self.out.is_some() && matches!(op, Op::Recv | Op::Wait);
-        assert_eq!(connection.deadline().is_none(), waits_for_job, "{op:?}");
+        let has_deadline = connection.deadline().is_some();
+        match self.has_calls {
+            // A client that owes a body has its time.
+            true => assert!(has_deadline || waits_for_job || matches!(op, Op::Stream(_)), "{op:?}"),
+            false => assert_eq!(has_deadline, !waits_for_job, "{op:?}"),
+        }
+        let is_gathered = self.has_calls && matches!(op, Op::Recv);
         let wants_input = connection.wants_input();
         match op {
             Op::Recv => assert!(wants_input, "what is received has no place"),
@@ -56,7 +80,7 @@ impl Grammar {
         }
         let is_meant = match connection.phase() {
             Phase::Idle | Phase::Reading => matches!(op, Op::Recv) && self.out.is_none(),
-            Phase::Working => matches!(op, Op::Job | Op::Stream(_)) || waits_for_job,
+            Phase::Working => matches!(op, Op::Job | Op::Stream(_)) || waits_for_job || is_gathered,
             Phase::Writing => {
                 matches!(op, Op::Send { .. } | Op::File { .. } | Op::Read { .. } | Op::Stream(_))
             }
@@ -82,6 +106,11 @@ impl Grammar {
     pub(crate) fn answered(&mut self, id: JobId, has_rest: bool) {
         assert_eq!(self.out.take(), Some(id));
         self.stream = has_rest.then_some(id);
+    }
+
+    /// Notes that bytes were reported as sent.
+    pub(crate) fn sent(&mut self) {
+        self.to_send = None;
     }
 
     /// Notes that the end of the client's stream was reported.

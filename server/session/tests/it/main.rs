@@ -7,6 +7,7 @@ mod closing;
 mod deadlines;
 mod failures;
 mod files;
+mod grammar;
 mod local_redirects;
 mod memory;
 mod named_files;

@@ -22,10 +22,7 @@ use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resol
 use site::resource::{FileRef, Identity};
 use upstream::{Call, Next};
 
-#[path = "grammar.rs"]
-pub(crate) mod grammar;
-
-use grammar::{Grammar, shape};
+use crate::grammar::{Grammar, shape};
 
 /// Files in memory. Directories are the prefixes of their names.
 pub(crate) struct MemoryFiles {
@@ -257,7 +254,7 @@ impl Pair {
             site,
             now,
             is_at_end: false,
-            grammar: Grammar::default(),
+            grammar: Grammar::new(false),
         }
     }
 
@@ -272,7 +269,7 @@ impl Pair {
         let other = Connection::new(&self.worker, PEER.parse().expect("an address"));
         self.received.clear();
         (self.held, self.answered) = (None, None);
-        self.grammar = Grammar::default();
+        self.grammar = Grammar::new(false);
         (self.is_shut, self.closed, self.is_at_end) = (false, None, false);
         std::mem::replace(&mut self.connection, other)
     }
@@ -362,6 +359,7 @@ impl Pair {
             self.window -= n;
         }
         self.connection.sent(&mut self.worker, n);
+        self.grammar.sent();
     }
 
     /// Runs the job that is held back.

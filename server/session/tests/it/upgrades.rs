@@ -15,7 +15,7 @@ impl Chain {
     /// The client shuts its side down.
     fn end(&mut self) {
         assert!(self.to_send.is_empty() && self.connection.wants_input());
-        self.connection.ingest(&mut self.worker, &[]);
+        self.end_of_client();
         self.run();
     }
 }
@@ -76,7 +76,7 @@ fn the_end_of_the_application_ends_the_connection_after_all_that_it_has_sent() {
     assert_eq!(chain.connection.phase(), Phase::Draining, "its client may still be sending");
     chain.send(ASKED);
     assert_eq!(chain.received, body(1000), "what it sends now is no request");
-    chain.connection.ingest(&mut chain.worker, &[]);
+    chain.end_of_client();
     chain.run();
     assert_eq!(chain.closed, Some(false));
 }
@@ -116,7 +116,7 @@ fn a_client_that_ends_twice_has_gone() {
     let mut chain = switched(AMPLE);
     chain.end();
     assert!(chain.application.has_heard_end && chain.closed.is_none() && chain.call.is_some());
-    chain.connection.ingest(&mut chain.worker, &[]);
+    chain.end_of_client();
     chain.run();
     assert_eq!((chain.closed, chain.call.is_none()), (Some(false), true));
 }

@@ -1,5 +1,6 @@
 //! Takes steps with one connection until it pauses: the loop around [`super::step`] that all
-//! engines share.
+//! engines share. Where a call is driven beside its client, or a stage sends what is in memory and
+//! no more, other steps end the loop (`applications/client_end.rs`, `staged/caller.rs`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,9 +1,11 @@
-//! One step of one connection: at most one operation of its [`Transport`]. All policy of input and
-//! output is here, once for all engines. [`in_memory`] finds out whether a send of a file would
-//! wait for the disk, and explains how and why so.
+//! One step of one connection: at most one operation of its [`Transport`]. What is sent, how much
+//! of it, and what is received in between is decided here, once for all engines. What is beside it:
+//! an engine whose threads wait in their receives makes them itself (`kernel_threads/blocking.rs`),
+//! and one whose operations end later passes on what they brought (`rings/ring_loop.rs`).
+//! [`in_memory`] finds out whether a send of a file would wait for the disk, and explains how and
+//! why so.
 
 use std::io;
-use std::os::fd::AsFd;
 
 use session::{Connection, Op, Worker};
 
@@ -138,7 +140,7 @@ pub(crate) fn step(
         }
         Op::Read { file, offset, len } => {
             let len = len.min(buffer.len()).min(usize::try_from(turn.file_bytes).unwrap_or(len));
-            let read = os::files::read_at(file.as_fd(), &mut buffer[..len], offset).unwrap_or(0);
+            let read = transport.read_file(file, offset, &mut buffer[..len]);
             turn.file_bytes -= read as u64;
             connection.read(w, &buffer[..read]);
             Step::More

@@ -39,6 +39,12 @@ pub(crate) trait Transport {
     /// Sends `len` bytes of a file; none means that the file has become shorter.
     fn send_file(&mut self, file: &FileRef, offset: u64, len: usize) -> io::Result<Moved>;
 
+    /// Reads bytes of a file, which are then sent by [`Transport::send`]. None means that the file
+    /// has become shorter, or cannot be read.
+    fn read_file(&mut self, file: &FileRef, offset: u64, buffer: &mut [u8]) -> usize {
+        os::files::read_at(file.as_fd(), buffer, offset).unwrap_or(0)
+    }
+
     /// Shuts the side down that sends. It is no failure that the peer has gone.
     fn shut_down(&mut self) -> io::Result<()>;
 
