@@ -46,6 +46,11 @@ const DESCRIPTORS_MAX: usize = 65_536;
 /// The listener's key; no connection has it.
 const LISTENER: u64 = u64::MAX;
 
+/// What is reported of a connection, when it occurs. The end of its stream is told apart: with the
+/// last bytes it makes no event of its own.
+const EVENTS: Interest =
+    Interest::READ.with(Interest::WRITE).with(Interest::RDHUP).with(Interest::EDGE);
+
 /// The most bytes of a request that are received at once; longer requests are not answered.
 const REQUEST_BYTES_MAX: usize = 4096;
 
@@ -193,7 +198,10 @@ impl Floor {
                 if event.key == LISTENER {
                     self.accept()?;
                 } else {
-                    self.turn(event.key as usize);
+                    let fate = self.turn(event.key as usize);
+                    if event.hangup && fate == Fate::Open {
+                        self.turn(event.key as usize); // the end came with the last request
+                    }
                 }
             }
         }
@@ -207,8 +215,7 @@ impl Floor {
             if self.turn(index) == Fate::Open
                 && let Some(connection) = &self.connections[index]
             {
-                let interest = Interest::READ | Interest::WRITE | Interest::EDGE;
-                self.epoll.add(connection.socket.as_fd(), interest, index as u64)?;
+                self.epoll.add(connection.socket.as_fd(), EVENTS, index as u64)?;
             }
         }
         Ok(())
@@ -291,7 +298,7 @@ mod tests {
     use super::*;
     use std::fs;
     use std::io::{Read, Write};
-    use std::net::TcpStream;
+    use std::net::{Shutdown, TcpStream};
 
     /// A floor with one file, at a port that is free.
     fn opened(name: &str, threads: &str) -> io::Result<(Vec<Floor>, SocketAddr)> {
@@ -330,6 +337,23 @@ mod tests {
             stream.read_exact(&mut said).expect("it answers");
             assert!(said.ends_with(b"\r\n\r\nx"), "{}", String::from_utf8_lossy(&said));
         }
+    }
+
+    /// The end of a connection comes with its last request, and by no event of its own.
+    #[test]
+    fn a_connection_that_ends_with_a_request_is_answered_and_closed() {
+        let (floors, address) = opened("ended", "1").expect("all of it is there");
+        thread::spawn(|| serve(floors));
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        let request = b"GET /0.txt HTTP/1.1\r\n\r\n";
+        stream.write_all(request).expect("it reads");
+        let mut said = [0; 39];
+        stream.read_exact(&mut said).expect("it answers");
+        send(stream.as_fd(), request, true).expect("there is room");
+        stream.shutdown(Shutdown::Write).expect("it is open");
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).expect("the end comes, too");
+        assert_eq!(rest, said);
     }
 
     /// One thread has its address to itself, as any server has.

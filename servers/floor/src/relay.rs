@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use crate::{DESCRIPTORS_MAX, Fate, LISTENER};
+use crate::{DESCRIPTORS_MAX, EVENTS, Fate, LISTENER};
 
 /// The most bytes that are received at once.
 const BUFFER_BYTES: usize = 65_536;
@@ -56,7 +56,7 @@ impl Relay {
                 if event.key == LISTENER {
                     self.accept()?;
                 } else {
-                    self.turn(event.key as usize);
+                    self.turn(event.key as usize, event.hangup);
                 }
             }
         }
@@ -72,21 +72,20 @@ impl Relay {
             let [client, application] = sockets.each_ref().map(|it| it.as_raw_fd() as usize);
             for (socket, other) in sockets.into_iter().zip([application, client]) {
                 let key = socket.as_raw_fd() as usize;
-                let interest = Interest::READ | Interest::WRITE | Interest::EDGE;
-                self.epoll.add(socket.as_fd(), interest, key as u64)?;
+                self.epoll.add(socket.as_fd(), EVENTS, key as u64)?;
                 self.ends[key] = Some(End { socket, other, unsent: Vec::new(), is_last: false });
             }
         }
         Ok(())
     }
 
-    /// Takes one end as far as it goes now. An end that is over ends the other as soon as that has
-    /// sent everything.
-    fn turn(&mut self, key: usize) {
+    /// Takes one end as far as it goes now, to its end if that has come. An end that is over ends the
+    /// other as soon as that has sent everything.
+    fn turn(&mut self, key: usize, has_ended: bool) {
         let Some(&End { other, is_last, .. }) = self.ends[key].as_ref() else { return };
         let fate = self.flush(key).and_then(|()| match is_last {
             true => Ok(self.fate_of_last(key)),
-            false => self.hand_on(key, other),
+            false => self.hand_on(key, other, has_ended),
         });
         let is_over = match fate {
             Ok(Fate::Open) => return,
@@ -118,8 +117,8 @@ impl Relay {
     }
 
     /// Receives from one end and sends to the other. An edge is over when fewer bytes came than
-    /// there was room for.
-    fn hand_on(&mut self, key: usize, other: usize) -> io::Result<Fate> {
+    /// there was room for, unless the end of the stream came with them.
+    fn hand_on(&mut self, key: usize, other: usize, has_ended: bool) -> io::Result<Fate> {
         loop {
             let (Some(end), buffer) = (&self.ends[key], &mut self.buffer) else {
                 return Ok(Fate::Closed);
@@ -136,7 +135,7 @@ impl Relay {
                 false => 0,
             };
             to.unsent.extend_from_slice(&buffer[sent..count]);
-            if count < buffer.len() {
+            if count < buffer.len() && !has_ended {
                 return Ok(Fate::Open);
             }
         }
@@ -159,23 +158,43 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
+    /// A connection to a relay before `application`.
+    fn through_relay(application: &TcpListener) -> TcpStream {
+        let address = application.local_addr().expect("it is bound");
+        let anywhere = "127.0.0.1:0".parse().expect("it is an address");
+        let listener = socket::listen(anywhere, &listening(1)).expect("a port is free");
+        let relay_address = socket::local_addr(listener.as_fd()).expect("it is bound");
+        let relay = Relay::new(listener, address).expect("there is memory");
+        thread::spawn(move || relay.serve());
+        TcpStream::connect(relay_address).expect("it listens")
+    }
+
+    /// The end of a connection comes with its last bytes, and by no event of its own.
+    #[test]
+    fn an_end_that_comes_with_the_last_bytes_is_handed_on() {
+        let application = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let mut stream = through_relay(&application);
+        stream.write_all(b"?").expect("it is taken");
+        let (mut end, _) = application.accept().expect("the relay connects");
+        end.read_exact(&mut [0]).expect("it comes");
+        send(end.as_fd(), b"!", true).expect("there is room");
+        drop(end);
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).expect("the end comes, too");
+        assert_eq!(said, b"!");
+    }
+
     /// More than sockets hold comes back whole, and the end of one connection ends the other.
     #[test]
     fn bytes_are_handed_on_both_ways() {
         let application = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let address = application.local_addr().expect("it is bound");
+        let mut stream = through_relay(&application);
         let echo = thread::spawn(move || {
             let (mut stream, _) = application.accept().expect("the relay connects");
             let mut all = vec![0; 4 << 20];
             stream.read_exact(&mut all).expect("all of it comes");
             stream.write_all(&all).expect("it is taken");
         });
-        let anywhere = "127.0.0.1:0".parse().expect("it is an address");
-        let listener = socket::listen(anywhere, &listening(1)).expect("a port is free");
-        let relay_address = socket::local_addr(listener.as_fd()).expect("it is bound");
-        let relay = Relay::new(listener, address).expect("there is memory");
-        thread::spawn(move || relay.serve());
-        let mut stream = TcpStream::connect(relay_address).expect("it listens");
         let said: Vec<u8> = (0..4 << 20).map(|at: u32| (at % 251) as u8).collect();
         stream.write_all(&said).expect("it is taken");
         let mut back = Vec::new();
