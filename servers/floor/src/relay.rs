@@ -79,8 +79,8 @@ impl Relay {
         Ok(())
     }
 
-    /// Takes one end as far as it goes now, to its end if that has come. An end that is over ends the
-    /// other as soon as that has sent everything.
+    /// Takes one end as far as it goes now, to its end if that has come. An end that is over ends
+    /// the other as soon as that has sent everything.
     fn turn(&mut self, key: usize, has_ended: bool) {
         let Some(&End { other, is_last, .. }) = self.ends[key].as_ref() else { return };
         let fate = self.flush(key).and_then(|()| match is_last {
