@@ -11,7 +11,7 @@ use command::programs::{OTHERS, Program, SERVER};
 use engines::ENGINES;
 use server::config::{AUTO, Arguments};
 
-/// A web server for static files.
+/// A web server for static files and applications.
 ///
 /// Ropewalk serves a directory over HTTP/1.1. How it shares the work among CPUs is a choice: its
 /// engines are the concurrency architectures of the literature, behind one protocol.
