@@ -56,6 +56,17 @@ fn what_is_read_in_pieces_is_what_is_sent() {
     }
 }
 
+/// The model of the calls bounds what is read at once.
+#[test]
+fn a_large_file_is_read_in_pieces() {
+    let body: Vec<u8> = (0..100_000_u32).map(|n| b'a' + (n % 23) as u8).collect();
+    let mut pair = Pair::reading(MemoryFiles::new(&[("a.txt", &body)]), Limits::default());
+    pair.small_body_bytes_max = 0;
+    pair.send(GET);
+    assert!(pair.received.ends_with(&body));
+    assert_eq!(pair.phase(), Phase::Idle);
+}
+
 /// A response of many parts has a boundary of its own.
 fn without_boundary(text: &str) -> String {
     match text.split_once("boundary=") {

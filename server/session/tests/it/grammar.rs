@@ -3,6 +3,9 @@
 
 use session::{Connection, JobId, Op, Phase};
 
+/// The most bytes of a file that are read at once.
+const READ_BYTES_MAX: usize = 16 * 1024;
+
 /// What a driver knows of a connection by its calls alone.
 #[derive(Default)]
 pub(crate) struct Grammar {
@@ -46,9 +49,8 @@ impl Grammar {
                 let place = if head.is_empty() { body } else { head }.as_ptr() as usize;
                 assert_eq!(*self.to_send.get_or_insert(place), place, "the bytes have moved");
             }
-            Op::File { .. } | Op::Read { .. } => {
-                assert!(!self.is_shut, "bytes after the end: {op:?}");
-            }
+            Op::Read { len, .. } => assert!(!self.is_shut && len <= READ_BYTES_MAX, "{op:?}"),
+            Op::File { .. } => assert!(!self.is_shut, "bytes after the end: {op:?}"),
             Op::Recv => assert!(!self.is_at_end, "nothing comes after the end"),
             Op::Wait => assert!(is_out, "it waits for a job that is not out"),
             Op::Shutdown => assert!(!is_out && !self.is_shut && !self.is_at_end),

@@ -295,6 +295,8 @@ mod tests {
     struct Narrow {
         input: Vec<u8>,
         room: usize,
+        /// How often something was to be sent.
+        sends: usize,
     }
 
     impl Transport for Narrow {
@@ -311,6 +313,7 @@ mod tests {
         fn send(&mut self, head: &[u8], body: &[u8], _: bool, _: &mut [u8]) -> io::Result<Moved> {
             let n = (head.len() + body.len()).min(self.room);
             self.room -= n;
+            self.sends += 1;
             if n == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(Moved::Now(n)) }
         }
 
@@ -345,7 +348,7 @@ mod tests {
             worker.set_time(Tick(1), 1);
             let connection = Connection::new(&worker, "192.0.2.7:4711".parse().unwrap());
             let input = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
-            let socket = Narrow { input, room: 0 };
+            let socket = Narrow { input, room: 0, sends: 0 };
             Self { runner, worker, connection, ready: Ready::default(), socket }
         }
 
@@ -405,6 +408,30 @@ mod tests {
             assert_eq!(bench.open(room), Step::Wait);
             assert_eq!(bench.socket.input, b"");
         }
+    }
+
+    /// A socket that is known to be full is not tried again because something is received.
+    #[test]
+    fn input_does_not_make_a_full_socket_be_tried_again() {
+        let directory = directory();
+        let mut bench = Bench::new(directory.path());
+        for _ in 0..2 {
+            assert_eq!(bench.run(), Step::Job);
+            bench.answer();
+        }
+        assert_eq!(bench.run(), Step::Wait);
+        assert_eq!((bench.ready.is_full, bench.socket.sends), (true, 1));
+        for _ in 0..3 {
+            bench.socket.input = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
+            bench.ready.is_drained = false;
+            assert_eq!(bench.run(), Step::Wait);
+            assert_eq!((bench.socket.input.len(), bench.socket.sends), (0, 1));
+        }
+        assert_eq!(bench.open(1), Step::Wait);
+        assert_eq!(
+            bench.socket.sends, 2,
+            "one that is taken in part tells that there is no more room"
+        );
     }
 
     #[test]
