@@ -8,10 +8,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use testkit::Skipped;
 
@@ -30,6 +32,9 @@ whole workspace unless they choose packages (-p).
 /// With more at a time, tests that measure something would have too small a part of a small
 /// machine.
 pub(crate) const AT_A_TIME: usize = 2;
+
+/// No test program takes so long, however busy the machine is.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Runs the tests; the error names what failed, unless Cargo has printed it.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -79,20 +84,43 @@ fn test_examples(packages: &[String], list: &Path) -> Result<(), Failure> {
     passed(cargo_test(&arguments, list)?)
 }
 
-/// Runs one program to its end. Returns how it ended, and its output, which goes through the file
-/// `output`, so that a process that the program leaves behind cannot make this wait.
+/// Runs one program to its end, or ends it if it hangs. Returns how it ended, and its output, which
+/// goes through the file `output`, so that a process that the program leaves behind cannot make
+/// this wait.
 pub(crate) fn run_program(
     program: &Program,
     output: &Path,
     list: &Path,
 ) -> io::Result<(ExitStatus, Vec<u8>)> {
     let file = File::create(output)?;
-    let errors = file.try_clone()?;
+    let mut errors = file.try_clone()?;
     let mut command = program.command();
-    let status = command.env(testkit::SKIPPED, list).stdout(file).stderr(errors).status();
+    command.env(testkit::SKIPPED, list).stdout(file).stderr(errors.try_clone()?);
+    let status = command.spawn().and_then(|mut child| {
+        let is_over = await_end(&mut child, LIMIT)?;
+        if !is_over {
+            writeln!(errors, "It hung, and was ended after {} minutes.", LIMIT.as_secs() / 60)?;
+            child.kill()?;
+        }
+        child.wait()
+    });
     let printed = fs::read(output)?;
     fs::remove_file(output)?;
     Ok((status?, printed))
+}
+
+/// Waits for the end of a program, for so long at most. Returns whether it has ended.
+fn await_end(child: &mut Child, limit: Duration) -> io::Result<bool> {
+    const LOOK: Duration = Duration::from_millis(20);
+    let mut waited = Duration::ZERO;
+    while child.try_wait()?.is_none() {
+        if waited > limit {
+            return Ok(false);
+        }
+        thread::sleep(LOOK);
+        waited += LOOK;
+    }
+    Ok(true)
 }
 
 fn passed(status: ExitStatus) -> Result<(), Failure> {
@@ -156,6 +184,8 @@ impl Drop for List {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     fn skipped(why: &str, test: &str) -> Skipped {
@@ -178,6 +208,14 @@ mod tests {
     os two (a check of os two)
 ";
         assert_eq!(summary(&all), expected);
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_not_waited_for() {
+        let mut hangs = Command::new("sleep").arg("3600").spawn().expect("it is everywhere");
+        assert!(!await_end(&mut hangs, Duration::from_millis(50)).expect("it is ours"));
+        hangs.kill().expect("it runs");
+        assert!(await_end(&mut hangs, LIMIT).expect("it is ours"));
     }
 
     #[test]
