@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Whoever lacks one of the two gets the other packages, and is told what is left out.
+    /// Where one of the two is missing, the other packages are made, and what is left out is told.
     #[test]
     fn what_is_linked_with_musl_needs_its_target_and_its_compiler() {
         let in_ci = crate::ci::STEPS.iter().filter(|step| step.command.contains("static"));

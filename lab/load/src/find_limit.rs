@@ -147,7 +147,7 @@ struct Search<'a> {
 impl Search<'_> {
     fn add(&mut self, rate: f64, outcome: &Outcome) -> &Trial {
         let broken = self.conditions.violations(outcome);
-        // Who typed a bound on the lag allows it up to there; the violations are marked.
+        // A typed bound on the lag allows it up to there; the violations are marked.
         let is_allowed = outcome.setting.lag_bound_us.is_some();
         let (of_lag, violations): (Vec<_>, Vec<_>) =
             broken.into_iter().partition(|violation| violation.is_own_lag && !is_allowed);

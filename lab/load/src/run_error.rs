@@ -25,7 +25,7 @@ pub enum RunError {
         /// For how long it was over, in microseconds.
         late_us: u64,
     },
-    /// Whoever was to give the start time gave none, or one that cannot be read.
+    /// No start time was given where one was expected, or one that cannot be read.
     #[error("{0}")]
     NoStart(String),
     /// The user ended it before it began.

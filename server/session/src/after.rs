@@ -19,7 +19,7 @@ impl After {
     /// What happens after a request whose body is read, and which may be the last anyway
     /// (`is_last`).
     #[inline]
-    pub(crate) fn of(head: &Head<'_>, is_last: bool) -> Self {
+    pub(crate) fn from_head(head: &Head<'_>, is_last: bool) -> Self {
         match (head.keep_alive, is_last) {
             (false, _) => Self::Close,
             (true, true) => Self::Linger,
@@ -37,7 +37,7 @@ impl After {
         is_last: bool,
         limits: &Limits,
     ) -> (Self, Option<BodySkipper>) {
-        let after = Self::of(head, is_last);
+        let after = Self::from_head(head, is_last);
         match head.body {
             BodyFraming::None | BodyFraming::Length(0) => (after, None),
             _ => after.with_body(head, arrived, limits),

@@ -41,7 +41,7 @@ impl Response<'_> {
         let routed = self.routed(w, incoming.request);
         if routed.is_some() {
             let Request { head, host, .. } = incoming.request;
-            self.exchange.draft = Draft { host, ..Draft::of(head, w.now()) };
+            self.exchange.draft = Draft { host, ..Draft::new(head, w.now()) };
         }
         match routed {
             Some(Routed::Application(index)) => Some(self.begin_call(w, incoming, index, None)),
@@ -69,7 +69,7 @@ impl Response<'_> {
         if matches!(head.body, BodyFraming::Length(length) if length > body_bytes_max) {
             return self.decline(w, incoming, 413);
         }
-        *self.after = After::of(head, incoming.is_last);
+        *self.after = After::from_head(head, incoming.is_last);
         if !matches!(head.body, BodyFraming::None | BodyFraming::Length(0)) {
             self.exchange.skipper = Some(BodySkipper::new(head.body));
         }
@@ -98,7 +98,7 @@ impl Response<'_> {
             application: index,
             owes_continue: expects && !is_spooled,
             body_bytes_max,
-            files: FileSource::of(w, host, &application),
+            files: FileSource::new(&w.site, host, &application),
             spool: is_spooled.then(|| Box::new(Spool::new(application, script.cloned()))),
             reply_bytes_max: w.limits.reply_bytes_max,
             ..Stream::default()

@@ -2,7 +2,7 @@
 //! has one only while it has bytes to remember, so that an idle connection is small.
 
 use file_cache::Hit;
-use http1::{BodySkipper, Head, Method, Version};
+use http1::{BodySkipper, Head, HeadLimits, Method, Parsed, Version, parse_head};
 use site::range::RangeSet;
 use site::resource::{Body, Entry, Variant};
 use site::routes::NamedBy;
@@ -23,6 +23,9 @@ const READ_BYTES_MAX: usize = 1 << 14;
 /// A client may send this many bytes ahead of the response under way, and what is received at once
 /// beyond that.
 pub(crate) const AHEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// The status that is logged for a client that leaves before its reply begins. It is never sent.
+const CLIENT_LEFT: u16 = 499;
 
 /// What became of an unwanted body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +152,7 @@ pub(crate) struct Draft {
 impl Draft {
     /// The draft of a response to a request that was read now.
     #[inline]
-    pub(crate) fn of(head: &Head<'_>, now: Tick) -> Self {
+    pub(crate) fn new(head: &Head<'_>, now: Tick) -> Self {
         Self {
             started: now,
             is_head: head.method == Method::Head,
@@ -367,6 +370,55 @@ impl Exchange {
         if !self.draft.is_head && at < end {
             self.body = BodySource::Variant { entry: Hit::clone(entry), variant, at, end };
         }
+    }
+
+    pub(crate) fn stream(&self) -> Option<&Stream> {
+        match &self.then {
+            Then::Application(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn stream_mut(&mut self) -> Option<&mut Stream> {
+        match &mut self.then {
+            Then::Application(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// Notes that the client has gone: unless a reply had begun, that is what is logged.
+    pub(crate) fn note_client_left(&mut self) {
+        if self.draft.status == 0 {
+            self.draft.status = CLIENT_LEFT;
+        }
+    }
+
+    /// Goes on to what was gathered while the last bytes were sent. Returns whether there is
+    /// anything.
+    pub(crate) fn next_gathered(&mut self) -> bool {
+        let Then::Application(stream) = &mut self.then else { return false };
+        self.out.clear();
+        self.out_at = 0;
+        if !stream.gathered.is_empty() {
+            std::mem::swap(&mut self.out, &mut stream.gathered);
+        }
+        self.draft.body_bytes += std::mem::take(&mut stream.gathered_bytes);
+        !self.out.is_empty()
+    }
+}
+
+/// The head that the client has sent, if a script has redirected its request: it follows the head
+/// that was parsed from these bytes.
+#[inline]
+pub(crate) fn sent_head<'b>(
+    bytes: &'b [u8],
+    head: &Head<'_>,
+    limits: &HeadLimits,
+) -> Option<Head<'b>> {
+    let sent = bytes.get(head.len..).filter(|sent| !sent.is_empty())?;
+    match parse_head(sent, 0, limits) {
+        Ok(Parsed::Complete(head)) => Some(head),
+        _ => None,
     }
 }
 

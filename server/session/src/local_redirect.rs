@@ -104,18 +104,3 @@ fn is_kept(name: &[u8]) -> bool {
     let is_of_content = name.get(..8).is_some_and(|start| is_name(start, b"content-"));
     !is_of_content && !OTHERS.iter().any(|known| is_name(name, known))
 }
-
-/// The head that the client has sent, if a script has redirected its request: it follows the head
-/// that was parsed from these bytes.
-#[inline]
-pub(crate) fn sent_head<'b>(
-    bytes: &'b [u8],
-    head: &Head<'_>,
-    limits: &HeadLimits,
-) -> Option<Head<'b>> {
-    let sent = bytes.get(head.len..).filter(|sent| !sent.is_empty())?;
-    match parse_head(sent, 0, limits) {
-        Ok(Parsed::Complete(head)) => Some(head),
-        _ => None,
-    }
-}

@@ -58,7 +58,7 @@ impl Response<'_> {
         arrived: &[u8],
         is_last: bool,
     ) -> Prepared {
-        self.exchange.draft = Draft::of(head, w.now());
+        self.exchange.draft = Draft::new(head, w.now());
         if w.log.is_some() {
             self.exchange.head.extend_from_slice(bytes);
         }

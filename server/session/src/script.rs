@@ -13,9 +13,8 @@ use site::routes::{NamedBy, Routed, Script};
 use upstream::{Application, Call, Origin, ScriptRequest};
 
 use crate::after::After;
-use crate::exchange::{Draft, Purpose};
+use crate::exchange::{Draft, Purpose, sent_head};
 use crate::job::{Done, Job};
-use crate::local_redirect::sent_head;
 use crate::response::{Incoming, Prepared, Request, Response};
 use crate::worker::Worker;
 
@@ -61,7 +60,7 @@ impl Response<'_> {
         let Target::Path { path, .. } = head.target else { return None };
         let mut scratch = Vec::new();
         let path = path::canonicalise(path, &mut scratch).ok()?;
-        self.exchange.draft = Draft { host, ..Draft::of(head, w.now()) };
+        self.exchange.draft = Draft { host, ..Draft::new(head, w.now()) };
         match w.cache.get(host, path, w.now()).fresh() {
             Ok(hit) => matches!(hit.value().resource, Resource::Missing)
                 .then(|| self.look_up_script(w, incoming, script)),
@@ -80,7 +79,7 @@ impl Response<'_> {
         purpose: Purpose,
         job: Job,
     ) -> Prepared {
-        *self.after = After::of(incoming.request.head, incoming.is_last);
+        *self.after = After::from_head(incoming.request.head, incoming.is_last);
         self.exchange.purpose = purpose;
         self.prepare_job(w, incoming.request.bytes, job)
     }

@@ -12,10 +12,9 @@ use upstream::{Application, Tick};
 
 use crate::access_log::{AccessLog, Record};
 use crate::counters::Counters;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, sent_head};
 use crate::limits::Limits;
 use crate::listings::Listings;
-use crate::local_redirect::sent_head;
 use crate::lookup::EntryCache;
 use crate::shared_level::SharedLevel;
 

@@ -396,7 +396,7 @@ fn settings_of_named_files(host: &HostSettings, root: &str) -> HostSettings {
         dotfiles: host.dotfiles,
         symlinks: host.symlinks,
         precompressed: Vec::new(),
-        // Who may have the file is the application's decision, which no cache knows.
+        // Which clients may have the file is the application's decision, which no cache knows.
         cache_control: vec![("**".into(), "private, no-cache".into())],
         mime_types: host.mime_types.clone(),
         etag_hash_bytes_max: host.etag_hash_bytes_max,

@@ -323,7 +323,7 @@ impl Call {
                 self.fail(d, Failure::NoReply);
             }
             State::Open if self.conversation.is_tunnel() => {
-                // Nobody is at fault: it ends in order.
+                // There is no fault: it ends in order.
                 self.state = State::Over { keeps: false };
                 d.end(b"");
             }

@@ -41,7 +41,7 @@ pub trait Downstream {
     fn fail(&mut self, failure: Failure);
 }
 
-/// Nobody: the client has left, and its application is to finish all the same.
+/// No client any more: it has left, and its application is to finish all the same.
 #[derive(Debug)]
 pub struct Nobody;
 

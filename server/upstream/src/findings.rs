@@ -31,7 +31,7 @@ impl<'c> Findings<'c> {
     pub(crate) const CELLS: usize = FIRST_LIST + 2 * LIST_CELLS;
 
     /// The server with this number among those that have these cells.
-    pub(crate) fn of(cells: &'c [AtomicU64], server: usize) -> Self {
+    pub(crate) fn of_server(cells: &'c [AtomicU64], server: usize) -> Self {
         Self(&cells[server * Self::CELLS..(server + 1) * Self::CELLS])
     }
 
@@ -86,7 +86,7 @@ impl<'c> Findings<'c> {
     pub(crate) fn set_addresses(self, addresses: &[SocketAddr]) {
         let number = self.0[LISTS].load(Ordering::Relaxed).wrapping_add(1);
         let list = self.list(number);
-        // Whoever reads an old list in this place finds that it was replaced.
+        // A reader of an old list in this place finds that it was replaced.
         fence(Ordering::Release);
         list[0].store(addresses.len().min(ADDRESSES_MAX) as u64, Ordering::Relaxed);
         let cells = addresses.iter().take(ADDRESSES_MAX).flat_map(|address| to_cells(*address));
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn addresses_are_read_as_they_were_written() {
         let cells = cells(2);
-        let [first, second] = [0, 1].map(|server| Findings::of(&cells, server));
+        let [first, second] = [0, 1].map(|server| Findings::of_server(&cells, server));
         assert_eq!((first.addresses(), first.address(0)), (0, None));
         let addresses: Vec<SocketAddr> =
             ["192.0.2.1:80", "[2001:db8::1:2]:8080", "[fe80::1%7]:65535", "255.255.255.255:1"]
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_server_is_up_until_it_is_found_to_be_down() {
         let cells = cells(2);
-        let [first, second] = [0, 1].map(|server| Findings::of(&cells, server));
+        let [first, second] = [0, 1].map(|server| Findings::of_server(&cells, server));
         first.set_up(false);
         assert!(!first.is_up() && second.is_up());
         first.set_up(true);
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn no_address_is_of_two_lists() {
         let cells = cells(1);
-        let findings = Findings::of(&cells, 0);
+        let findings = Findings::of_server(&cells, 0);
         let address = |n: u128| SocketAddr::new(Ipv6Addr::from_bits(n << 64 | n).into(), n as u16);
         findings.set_addresses(&[address(0)]);
         let is_over = AtomicBool::new(false);

@@ -76,7 +76,7 @@ enum Reply {
 impl Http {
     pub(crate) fn new(head: &Head<'_>, origin: &Origin<'_>) -> Self {
         let mut out = Vec::with_capacity(head.len + 192);
-        let upgrade = Upgrade::of(head);
+        let upgrade = Upgrade::from_head(head);
         let accepts_trailers = trailers::are_accepted(head);
         put_head(&mut out, head, origin, (upgrade, accepts_trailers));
         let is_chunked = head.body == BodyFraming::Chunked;

@@ -415,7 +415,7 @@ impl Application {
 
     fn findings(&self, server: usize) -> Findings<'_> {
         let shared = self.shared_findings.get().copied();
-        Findings::of(shared.unwrap_or(&self.own_findings), server)
+        Findings::of_server(shared.unwrap_or(&self.own_findings), server)
     }
 
     /// How many addresses a server has; none if it has no name, or the name stands for nothing.

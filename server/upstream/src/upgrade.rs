@@ -21,7 +21,7 @@ pub(crate) enum Upgrade {
 impl Upgrade {
     /// Whether a request asks for another protocol. Most name nothing in `Connection`.
     #[inline]
-    pub(crate) fn of(head: &Head<'_>) -> Self {
+    pub(crate) fn from_head(head: &Head<'_>) -> Self {
         if head.names_fields && is_asked(head) { Self::Asked } else { Self::None }
     }
 }

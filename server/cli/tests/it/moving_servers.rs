@@ -20,7 +20,7 @@ fn with_hosts(hosts: &str) -> Command {
     command
 }
 
-/// Nobody is at the first address of the name.
+/// No server listens at the first address of the name.
 #[test]
 fn a_server_that_cannot_be_reached_is_looked_for_by_its_name() {
     let directory = Temporary::new();

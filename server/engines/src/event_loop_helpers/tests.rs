@@ -288,11 +288,14 @@ fn for_each_that_hands_jobs_out(check: impl Fn(&Bench)) {
     for choice in 0..EVENTS.choices().len() as u64 {
         check(&Bench::new(&SPEC, &[("helpers", 1), (EVENTS.name, choice)]));
     }
-    for (name, knob) in [("rings", "helpers"), TASKS] {
+    let (tasks, blocking_threads) = TASKS;
+    let rings = [("helpers", 1), ("multishot", 0)];
+    let others = [("rings", &rings[..1]), ("rings", &rings), (tasks, &[(blocking_threads, 1)])];
+    for (name, knobs) in others {
         let spec = crate::find(name).unwrap();
         match (spec.obstacle)() {
             Some(why) => testkit::leave_out(name, &why),
-            None => check(&Bench::new(spec, &[(knob, 1)])),
+            None => check(&Bench::new(spec, knobs)),
         }
     }
 }

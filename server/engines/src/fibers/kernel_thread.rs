@@ -294,7 +294,7 @@ impl KernelThread {
                 return handle_line(cluster, event, found);
             }
             // An event of a connection that has gone meanwhile finds no fiber.
-            if cluster.table.notify(event.key, FiberEvents::of(event)) {
+            if cluster.table.notify(event.key, FiberEvents::from_event(event)) {
                 found.push(event.key as u32);
             }
         } else if event.key == WAKE_KEY {
@@ -374,7 +374,7 @@ impl KernelThread {
 #[inline(never)]
 fn handle_line(cluster: &Cluster, event: Event, found: &mut Vec<u32>) {
     if let Some(fiber) = cluster.callers.find(event)
-        && cluster.table.notify(fiber, FiberEvents::of(event).of_call())
+        && cluster.table.notify(fiber, FiberEvents::from_event(event).of_call())
     {
         found.push(fiber as u32);
     }

@@ -50,7 +50,7 @@ impl FiberEvents {
 
     /// What an event of the fiber's socket says.
     #[inline]
-    pub(super) fn of(event: Event) -> Self {
+    pub(super) fn from_event(event: Event) -> Self {
         let mut events = Self::NONE;
         if event.readable {
             events = events.with(Self::READABLE);

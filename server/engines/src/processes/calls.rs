@@ -1,7 +1,7 @@
 //! Calls of applications in processes: the places that they share, and the master's orders, which
 //! a process hears while its client waits for an application.
 //!
-//! Who has a place stands on the board, in the row of each process: the master clears the row of a
+//! The places in use stand on the board, in the row of each process: the master clears the row of a
 //! process that ends, so that a process which is killed keeps no place.
 
 use std::os::fd::{AsFd, BorrowedFd};

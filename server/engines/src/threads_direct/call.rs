@@ -71,7 +71,7 @@ impl Conversation<'_> {
         reply: &mut Reply,
         buffer: &mut [u8],
     ) -> Result<(), End> {
-        // Most clients have sent all there is: whoever has not is noticed in the wait.
+        // Most clients have sent all there is: the wait notices if one has not.
         let (mut pace, mut ready) = (self.pace(), Ready { is_drained: true, is_full: false });
         while self.go_on(&mut driven, reply, &mut pace, buffer) == Progress::Waits {
             let has_sent = self.send_now(reply, &mut pace, &mut ready)?;

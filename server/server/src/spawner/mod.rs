@@ -130,7 +130,7 @@ impl Spawner {
     /// Has all programs ended, and waits for that.
     pub(crate) fn end(mut self) {
         drop(self.receiver); // so that only the spawner has it
-        // Whoever has copies of this end: the spawner gets the end of what is sent.
+        // Whatever process has copies of this end: the spawner gets the end of what is sent.
         let _ = os::socket::shutdown_write(self.sender.as_fd());
         match os::socket::wait_ready(self.sender.as_fd(), Readiness::Readable, END_MS) {
             Ok(true) => {

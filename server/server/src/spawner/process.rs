@@ -197,7 +197,7 @@ impl SpawnerProcess {
         let log = self.log.clone();
         let tell = |line: &str| {
             let diagnostics = Diagnostics::new(running::NAME, start.target);
-            diagnostics.tell(line, |line| log.iter().for_each(|log| log(line)));
+            diagnostics.report_line(line, |line| log.iter().for_each(|log| log(line)));
         };
         let found = self.folders.find(start).inspect_err(|refusal| {
             if *refusal == Refusal::Forbidden {

@@ -106,7 +106,7 @@ impl Running {
             Ended::Exit(status) => self.diagnostics.end(status.cast_unsigned(), report),
             Ended::Signal(_) => {
                 self.diagnostics.end(0, report);
-                self.diagnostics.tell(&ended.to_string(), report);
+                self.diagnostics.report_line(&ended.to_string(), report);
             }
         }
         self.kill_at = Some(self.kill_at.unwrap_or(u64::MAX).min(now + ORPHANS_US));

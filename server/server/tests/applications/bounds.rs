@@ -4,6 +4,8 @@ use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -103,22 +105,38 @@ fn front_of_four_threads(
 #[test]
 fn requests_wait_parked_for_an_application() {
     let directory = site();
-    let application = scripted(|_| {
-        let reply = Reply::ok(b"slow").bytes();
-        vec![Action::Wait(Duration::from_millis(50)), Action::Send(reply)]
+    // The application holds requests until it is opened.
+    let (is_open, held) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+    let (opened, holding) = (Arc::clone(&is_open), Arc::clone(&held));
+    let application = scripted(move |asked| {
+        holding.lock().unwrap().push(asked.target.clone());
+        while !opened.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        vec![Action::Wait(Duration::from_millis(20)), Action::Send(Reply::ok(b"slow").bytes())]
     });
     let parks = "engine.knobs.park_idle=1";
     let server = front_of_four_threads(&directory, &application, parks, "");
-    let mut clients: Vec<TcpStream> = (0..20).map(|_| connect(&server)).collect();
-    clients.iter_mut().for_each(|client| client.write_all(GET.as_bytes()).unwrap());
+    let target = |number: usize| format!("/app/{number}");
+    let mut clients: Vec<Option<TcpStream>> = (0..20).map(|_| Some(connect(&server))).collect();
+    for (number, client) in clients.iter_mut().flatten().enumerate() {
+        write!(client, "GET {} HTTP/1.1\r\nHost: h\r\n\r\n", target(number)).unwrap();
+    }
+    assert!(comes_true(|| held.lock().unwrap().len() == 2));
     // One that leaves while it waits is not served.
-    drop(clients.pop());
+    let waits = |number: &usize| !held.lock().unwrap().contains(&target(*number));
+    let left = (0..20).find(waits).expect("two are with the application");
+    clients[left] = None;
     let file = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
-    assert_eq!(ask(&mut connect(&server), file).0, 200);
-    for client in &mut clients {
+    for _ in 0..5 {
+        assert_eq!(ask(&mut connect(&server), file).0, 200);
+    }
+    assert_eq!(held.lock().unwrap().len(), 2, "the others wait");
+    is_open.store(true, Ordering::Release);
+    for client in clients.iter_mut().flatten() {
         assert_eq!(answer(&mut BufReader::new(client)), (200, "slow".into()));
     }
-    assert!(application.under_way_max() <= 2);
+    assert_eq!((application.under_way_max(), application.requests().len()), (2, 19));
     // One that waits for too long is told so.
     let impatient = front_of_four_threads(&directory, &application, parks, ", queue_ms = 20");
     let mut clients: Vec<TcpStream> = (0..20).map(|_| connect(&impatient)).collect();

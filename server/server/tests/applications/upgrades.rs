@@ -93,7 +93,7 @@ fn bytes_pass_as_they_are_after_an_upgrade() {
     let directory = site();
     for_each_engine(|spec| {
         let server = in_front_of(spec, &directory, &[agrees(echo)], "");
-        // Somebody looks after a client as soon as it may speak.
+        // The engine watches a client as soon as it may speak.
         let is_prompt = || {
             let mut client = switched(&server);
             let began = os::clock::now();

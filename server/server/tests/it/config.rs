@@ -301,7 +301,7 @@ fn hosts_that_no_request_reaches() {
     }
 }
 
-/// Whoever names a file for the log expects one.
+/// An operator who names a file for the log expects one.
 #[test]
 fn a_log_that_is_not_written_is_reported() {
     let reported = |text: &str| server::check(&load(text, |_| ()).unwrap()).unwrap().without_effect;

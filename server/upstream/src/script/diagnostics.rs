@@ -50,12 +50,12 @@ impl Diagnostics {
     pub fn end(&mut self, status: u32, mut report: impl FnMut(&Diagnostic<'_>)) {
         self.report(&mut report);
         if status != 0 {
-            self.tell(&format!("it ended with status {status}"), report);
+            self.report_line(&format!("it ended with status {status}"), report);
         }
     }
 
     /// Reports a line that is not the application's, but about it.
-    pub fn tell(&self, line: &str, mut report: impl FnMut(&Diagnostic<'_>)) {
+    pub fn report_line(&self, line: &str, mut report: impl FnMut(&Diagnostic<'_>)) {
         report(&Diagnostic { name: &self.name, target: &self.target, line: line.as_bytes() });
     }
 

@@ -118,7 +118,7 @@ fn server(host: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Who the client is: of a trusted proxy, the client that it names last.
+/// The client: of a trusted proxy, the one that it names last.
 fn put_client(out: &mut Variables, head: &Head<'_>, script: &ScriptRequest<'_>) {
     let Origin { peer, .. } = script.origin;
     let told = script.origin.told_client(head);
