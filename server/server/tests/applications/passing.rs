@@ -167,6 +167,12 @@ fn a_post_is_not_lost_to_a_connection_that_has_been_closed() {
     });
 }
 
+/// A front of which one loop, or one partition, knows all calls.
+fn on_one_cpu(engine: &str, directory: &Temporary, keys: &str) -> Running {
+    let route = format!("host.route=[{{ path = \"/app/**\", {keys} }}]");
+    start(directory, &[&format!("engine.name={engine}"), "partitions.cpus=[\"0\"]", &route])
+}
+
 /// Of several kept connections the one that was used last is used next, so that the others can end
 /// at rest: those that have rested longest are those that their applications close.
 #[test]
@@ -180,16 +186,12 @@ fn the_connection_that_was_used_last_is_used_next() {
         let is_over = Arc::clone(&first_is_over);
         let application = scripted(move |asked| {
             while asked.target == "/app/second" && !is_over.load(Ordering::Acquire) {
-                std::thread::yield_now();
+                std::thread::sleep(Duration::from_millis(1));
             }
             vec![Action::Send(Reply::ok(b"ok").bytes())]
         });
-        let servers = [application.address()];
-        let route =
-            format!("host.route=[{{ path = \"/app/**\", proxy = \"http://{}\" }}]", servers[0]);
-        // One loop, or one partition, keeps both connections.
-        let engine = format!("engine.name={}", spec.name);
-        let server = start(&directory, &[&engine, "partitions.cpus=[\"0\"]", &route]);
+        let proxy = format!("proxy = \"http://{}\"", application.address());
+        let server = on_one_cpu(spec.name, &directory, &proxy);
         let [mut one, mut other] = [connect(&server), connect(&server)];
         other.write_all(b"GET /app/second HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
         assert!(comes_true(|| application.open() == 1), "{}", spec.name);
@@ -216,13 +218,8 @@ fn three_failures_in_a_row_leave_a_server_out() {
         let failing = scripted(|_| vec![Action::Close]);
         let well = scripted(|_| vec![Action::Send(Reply::ok(b"ok").bytes())]);
         let [one, other] = [&failing, &well].map(|it: &Scripted| it.address());
-        let route = format!(
-            "host.route=[{{ path = \"/app/**\", proxy = [\"http://{one}\", \"http://{other}\"], \
-             balance = \"round-robin\" }}]"
-        );
-        let engine_set = format!("engine.name={engine}");
-        // One loop, or one partition, counts the failures.
-        let server = start(&directory, &[&engine_set, "partitions.cpus=[\"0\"]", &route]);
+        let proxy = format!("proxy = [\"http://{one}\", \"http://{other}\"]");
+        let server = on_one_cpu(engine, &directory, &(proxy + ", balance = \"round-robin\""));
         let mut client = connect(&server);
         let failed = (0..20).filter(|_| ask(&mut client, GET).0 == 502).count();
         assert_eq!((failed, failing.requests().len()), (3, 3), "{engine}");

@@ -83,11 +83,9 @@ impl ServedConnection {
     /// Takes note of an event of the socket, for which something else has waited.
     #[inline]
     pub(crate) fn note(&mut self, event: Event) {
-        if self.is_full {
-            let has_ended = event.hangup || event.error;
-            self.is_full = !event.writable && !has_ended;
-            self.has_input = event.readable || has_ended;
-        }
+        let has_ended = event.hangup || event.error;
+        self.is_full &= !event.writable && !has_ended;
+        self.has_input = event.readable || has_ended;
     }
 
     /// Whether the connection rests between two requests.

@@ -352,6 +352,17 @@ mod tests {
             Self { runner, worker, connection, ready: Ready::default(), socket }
         }
 
+        /// The listing is there, and its first piece has found no room.
+        fn full(root: &std::path::Path) -> Self {
+            let mut bench = Self::new(root);
+            for _ in 0..2 {
+                assert_eq!(bench.run(), Step::Job);
+                bench.answer();
+            }
+            assert_eq!(bench.run(), Step::Wait);
+            bench
+        }
+
         /// Takes steps until one makes no progress.
         fn run(&mut self) -> Step {
             let mut turn = Turn::new(u64::MAX, SendfileMode::NonBlocking);
@@ -396,12 +407,7 @@ mod tests {
     #[test]
     fn input_is_received_though_the_room_that_came_with_it_is_used_up() {
         let directory = directory();
-        let mut bench = Bench::new(directory.path());
-        for _ in 0..2 {
-            assert_eq!(bench.run(), Step::Job);
-            bench.answer();
-        }
-        assert_eq!(bench.run(), Step::Wait);
+        let mut bench = Bench::full(directory.path());
         for room in [0, 1] {
             bench.socket.input = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
             bench.ready.is_drained = false;
@@ -414,12 +420,7 @@ mod tests {
     #[test]
     fn input_does_not_make_a_full_socket_be_tried_again() {
         let directory = directory();
-        let mut bench = Bench::new(directory.path());
-        for _ in 0..2 {
-            assert_eq!(bench.run(), Step::Job);
-            bench.answer();
-        }
-        assert_eq!(bench.run(), Step::Wait);
+        let mut bench = Bench::full(directory.path());
         assert_eq!((bench.ready.is_full, bench.socket.sends), (true, 1));
         for _ in 0..3 {
             bench.socket.input = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();

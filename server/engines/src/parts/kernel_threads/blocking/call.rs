@@ -60,21 +60,21 @@ impl Drive<'_, '_> {
             None => thread_waker(),
         };
         let driven = DrivenCall::begin(&self.registry.calls, call, waker, now);
-        // Most clients have sent all there is: the wait notices if one has not.
-        let ready = self.served.ready();
-        self.converse(ParkedCall { id, driven }, ready)
+        self.converse(ParkedCall { id, driven })
     }
 
     /// Goes on with a call whose connection was parked.
     pub(super) fn resume_call(&mut self, parked: ParkedCall) -> Begun {
         read_clock(self.lease.worker());
-        self.converse(parked, Ready::default())
+        self.converse(parked)
     }
 
     /// Moves bytes between client and application until the call is over, or is not wanted any
     /// more. Where connections are parked, a call that waits for a place is parked with its own.
-    fn converse(&mut self, call: ParkedCall, mut ready: Ready) -> Begun {
+    fn converse(&mut self, call: ParkedCall) -> Begun {
         let ParkedCall { id, mut driven } = call;
+        // Most clients have sent all there is: an event or the wait tells if one has not.
+        let mut ready = self.served.ready();
         while self.go_on(id, &mut driven) == Progress::Waits {
             if self.move_client(id, &mut ready) {
                 continue;
