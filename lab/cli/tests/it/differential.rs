@@ -39,7 +39,8 @@ fn lone_stands_are_explained() {
     if installed.servers.len() < OTHERS_MIN {
         return skip(
             "the comparison with other servers",
-            "there are fewer than three of nginx, apache2, lighttpd, h2o",
+            "there are fewer than three of nginx, apache2, lighttpd, h2o: apt-get install \
+             --no-install-recommends nginx-light apache2-bin lighttpd h2o",
         );
     }
     let ropewalk = served(&root.site(), &[]);

@@ -102,7 +102,7 @@ fn every_engine_is_a_server() {
     let found = Found::detect(&ours, &[], &SourceTree::find(false)).unwrap();
     for absent in found.skipped {
         if absent.reason.starts_with("the application behind it: ") {
-            skip(&absent.name, &absent.reason);
+            skip(&absent.name, &format!("{}: {}", absent.reason, absent.command));
             continue;
         }
         // Rings may be absent, with a message, where the kernel does not permit them; no other

@@ -307,7 +307,7 @@ impl Caller {
     }
 
     /// Sends what is in memory of the reply, as long as the client takes it: most replies need no
-    /// other stage.
+    /// other stage. Whatever else comes next is another stage's, so that this is no use of `drive`.
     fn finish(&mut self, key: u64) -> Paused {
         let Self { calls, worker, buffer, .. } = self;
         let Some(Calling { client, .. }) = calls.get(key) else { return Paused::Over };
