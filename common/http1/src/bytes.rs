@@ -65,6 +65,20 @@ pub fn is_name(name: &[u8], known: &[u8]) -> bool {
     }
 }
 
+/// Whether a byte is in the name of a field. Eight are looked at at once; the last may be among
+/// those that were looked at before.
+#[inline]
+pub fn name_has(wanted: u8, name: &[u8]) -> bool {
+    let has = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word) ^ all(wanted);
+        word.wrapping_sub(ONES) & !word & HIGH != 0
+    };
+    match name.last_chunk() {
+        Some(end) => name.as_chunks().0.iter().any(has) || has(end),
+        None => name.contains(&wanted),
+    }
+}
+
 /// The place of a byte, which is mostly among the first: those are searched here, and only what is
 /// long is worth a call.
 #[inline]
@@ -91,10 +105,18 @@ pub(crate) fn find(wanted: u8, bytes: &[u8]) -> Option<usize> {
 }
 
 /// The place of the first byte from `at` on that belongs to no token. Names are so short that it
-/// would not pay to look at several bytes at once.
+/// would not pay to judge several bytes by one number; but whether there are more is asked once for
+/// four.
 #[inline(always)]
 pub(crate) fn find_no_token(bytes: &[u8], at: usize) -> Option<usize> {
-    Some(at + bytes.get(at..)?.iter().position(|byte| !is_token(*byte))?)
+    let mut rest = bytes.get(at..)?;
+    while let Some((four, after)) = rest.split_first_chunk::<4>() {
+        if let Some(index) = four.iter().position(|byte| !is_token(*byte)) {
+            return Some(bytes.len() - rest.len() + index);
+        }
+        rest = after;
+    }
+    Some(bytes.len() - rest.len() + rest.iter().position(|byte| !is_token(*byte))?)
 }
 
 /// The place of the first byte from `at` on that belongs to no field value. Eight bytes are looked
@@ -211,6 +233,15 @@ mod tests {
             for at in (0..len).rev() {
                 bytes[at] = b':';
                 assert_eq!(find(b':', &bytes), Some(at));
+            }
+        }
+        for len in 0..40 {
+            let name: Vec<u8> = (0..len).map(|at| [b'^', b'a', 0xdf, 0][at % 4]).collect();
+            assert!(!name_has(b'_', &name));
+            for at in 0..len {
+                let mut name = name.clone();
+                name[at] = b'_';
+                assert!(name_has(b'_', &name), "{len} {at}");
             }
         }
     }

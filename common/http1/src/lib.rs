@@ -29,7 +29,7 @@ mod request_line;
 mod response;
 
 pub use body::{BodySkipper, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX, TRAILER_FIELDS_MAX};
-pub use bytes::{is_name, list};
+pub use bytes::{is_name, list, name_has};
 pub use date::{DateTime, MONTHS, format_date, parse_date};
 pub use encode::{HeadWriter, put_chunk_size, reason_phrase};
 pub use error::{BodyError, HeadError};

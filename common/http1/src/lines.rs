@@ -2,7 +2,7 @@
 //! their parts are, and whether they have the bytes that they may have. What a field means is not
 //! decided here.
 
-use crate::bytes::{find_no_field_value, find_no_token, is_name, list};
+use crate::bytes::{find, find_no_field_value, find_no_token, is_name, list, trim};
 
 /// A line of a head, or the beginning of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,8 @@ pub(crate) fn read_line(bytes: &[u8], start: usize) -> Result<Line, LineError> {
         return read_blank(&bytes[start..]);
     }
     let is_white = |at: usize| matches!(bytes.get(at), Some(b' ' | b'\t'));
-    let mut value_start = name_end + 1;
+    // Mostly there is one space before the value, and none after it.
+    let mut value_start = name_end + 1 + usize::from(bytes.get(name_end + 1) == Some(&b' '));
     while is_white(value_start) {
         value_start += 1;
     }
@@ -129,22 +130,41 @@ impl Options {
     }
 }
 
-/// Whether a field is for one hop by its definition, and not for the next recipient (RFC 9110,
-/// section 7.6.1); framing included, which each recipient makes anew.
+/// A field that is for one hop by its definition (RFC 9110, section 7.6.1); framing included, which
+/// each recipient makes anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HopField {
+    Connection,
+    ContentLength,
+    TransferEncoding,
+    /// One that decides neither about the end of a message nor about the connection.
+    Other,
+}
+
+impl HopField {
+    #[inline]
+    pub(crate) fn from_name(name: &[u8]) -> Option<Self> {
+        let is = |other: &[u8]| is_name(name, other);
+        let is_other = match name.len() {
+            2 => is(b"te"),
+            7 => is(b"trailer") || is(b"upgrade"),
+            10 if is(b"connection") => return Some(Self::Connection),
+            10 => is(b"keep-alive"),
+            14 if is(b"content-length") => return Some(Self::ContentLength),
+            16 => is(b"proxy-connection"),
+            17 if is(b"transfer-encoding") => return Some(Self::TransferEncoding),
+            18 => is(b"proxy-authenticate"),
+            19 => is(b"proxy-authorization"),
+            _ => false,
+        };
+        is_other.then_some(Self::Other)
+    }
+}
+
+/// Whether a field is not for the next recipient by its definition (RFC 9110, section 7.6.1).
 #[inline]
 pub fn is_for_one_hop(name: &[u8]) -> bool {
-    let is = |other: &[u8]| is_name(name, other);
-    match name.len() {
-        2 => is(b"te"),
-        7 => is(b"trailer") || is(b"upgrade"),
-        10 => is(b"connection") || is(b"keep-alive"),
-        14 => is(b"content-length"),
-        16 => is(b"proxy-connection"),
-        17 => is(b"transfer-encoding"),
-        18 => is(b"proxy-authenticate"),
-        19 => is(b"proxy-authorization"),
-        _ => false,
-    }
+    HopField::from_name(name).is_some()
 }
 
 /// The names and values of the fields of a head or a trailer that was parsed, in the order of its
@@ -166,13 +186,23 @@ impl<'b> Lines<'b> {
         Self { rest }
     }
 
+    /// The lines that follow, as they were sent.
+    #[inline]
+    pub fn as_bytes(&self) -> &'b [u8] {
+        self.rest
+    }
+
     /// The name and the value of the next field, and its line with the line's end, which may be a
-    /// line feed alone.
+    /// line feed alone. The line was checked before: only its parts are looked for.
+    #[inline]
     pub fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
-        let bytes = self.rest;
-        let Ok(Line::Field(line)) = read_line(bytes, 0) else { return None };
-        self.rest = &bytes[line.end..];
-        Some((line.name(bytes), line.value(bytes), &bytes[..line.end]))
+        let (name, after_name) = self.rest.split_at(find(b':', self.rest)?);
+        let value_and_end = &after_name[1..];
+        let len = find(b'\n', value_and_end)?;
+        let value = value_and_end[..len].strip_suffix(b"\r").unwrap_or(&value_and_end[..len]);
+        let line;
+        (line, self.rest) = self.rest.split_at(name.len() + len + 2); // with colon and line feed
+        Some((name, trim(value), line))
     }
 }
 
@@ -338,6 +368,10 @@ mod tests {
             }
             let fields = fields(&bytes);
             assert_eq!(fields, fields_of_another(&bytes), "{}", bytes.escape_ascii());
+            if let Ok(fields) = &fields {
+                let again: Vec<_> = Lines::new(&bytes).take(fields.len()).collect();
+                assert_eq!(again, *fields, "{}", bytes.escape_ascii());
+            }
             whole += usize::from(fields.is_ok_and(|fields| fields.len() > 1));
         }
         assert!(whole > 100, "{whole} heads of several lines were compared");

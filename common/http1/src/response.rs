@@ -8,7 +8,7 @@ use std::fmt;
 use crate::{
     BodyFraming, Lines, Version,
     bytes::{find, find_no_field_value, is_name},
-    lines::{Line, Options, Runs, is_for_one_hop, read_line},
+    lines::{HopField, Line, Options, Runs, read_line},
 };
 
 /// The largest number of fields: no server sends so many.
@@ -191,11 +191,15 @@ impl ResponseHead {
                 }
                 Ok(Line::Field(line)) => {
                     let name = line.name(bytes);
-                    if !is_for_one_hop(name) {
-                        self.passed_on.add(&line, bytes);
-                        self.has_date |= is_name(name, b"date");
-                    } else if outcome.is_ok() {
-                        outcome = framing.take(name, line.value(bytes));
+                    match HopField::from_name(name) {
+                        None => {
+                            self.passed_on.add(&line, bytes);
+                            self.has_date |= is_name(name, b"date");
+                        }
+                        Some(field) if outcome.is_ok() => {
+                            outcome = framing.take(field, line.value(bytes));
+                        }
+                        Some(_) => {}
                     }
                     count += 1;
                     at = line.end;
@@ -223,18 +227,17 @@ struct Framing {
 impl Framing {
     /// Takes in a field, which all that decide are for one hop.
     #[inline]
-    fn take(&mut self, name: &[u8], value: &[u8]) -> Result<(), ResponseError> {
-        let is = |known: &[u8]| is_name(name, known);
-        match name.len() {
-            10 if is(b"connection") => self.options.take(value),
-            14 if is(b"content-length") => self.content_length(value)?,
-            17 if is(b"transfer-encoding") => {
+    fn take(&mut self, field: HopField, value: &[u8]) -> Result<(), ResponseError> {
+        match field {
+            HopField::Connection => self.options.take(value),
+            HopField::ContentLength => self.content_length(value)?,
+            HopField::TransferEncoding => {
                 if self.chunked || !is_name(value, b"chunked") {
                     return Err(ResponseError::TransferEncoding);
                 }
                 self.chunked = true;
             }
-            _ => {}
+            HopField::Other => {}
         }
         Ok(())
     }

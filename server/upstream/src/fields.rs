@@ -67,14 +67,19 @@ impl<'b> ReplyFields<'b> {
     }
 }
 
+/// Whether a field came in a line as others write it: name, colon, a space, value, CR and LF.
+#[inline]
+pub(crate) fn is_usual((name, value, line): (&[u8], &[u8], &[u8])) -> bool {
+    line.len() == name.len() + value.len() + 4
+        && line.get(name.len() + 1) == Some(&b' ')
+        && line.ends_with(b"\r\n")
+}
+
 /// Writes a field in a line: name, value, and the line that they came in, which is copied at once
 /// if it is written as others are.
 #[inline]
 pub(crate) fn put_field(out: &mut Vec<u8>, (name, value, line): (&[u8], &[u8], &[u8])) {
-    let is_usual = line.len() == name.len() + value.len() + 4
-        && line.get(name.len() + 1) == Some(&b' ')
-        && line.ends_with(b"\r\n");
-    if is_usual {
+    if is_usual((name, value, line)) {
         return out.extend_from_slice(line);
     }
     for part in [name, b": ", value, b"\r\n"] {

@@ -7,11 +7,11 @@
 use std::net::IpAddr;
 
 use http1::{BodyFraming, BodySkipper, Expectation, Head, Method, ResponseBody, ResponseHead};
-use http1::{Target, Version, is_for_one_hop, is_name, parse_response_head};
+use http1::{Target, Version, is_for_one_hop, is_name, name_has, parse_response_head};
 
 use crate::downstream::{Body, Downstream, Length};
 use crate::failure::Failure;
-use crate::fields::{Named, ReplyFields, is_forwarded, put_field};
+use crate::fields::{Named, ReplyFields, is_forwarded, is_usual, put_field};
 use crate::origin::Origin;
 use crate::outgoing::Outgoing;
 use crate::tick::Tick;
@@ -363,6 +363,7 @@ fn put_head(
     put(b" ");
     match head.target {
         // As it was sent, byte by byte; of an absolute target, what follows the authority.
+        Target::Path { .. } if head.target_bytes.starts_with(b"/") => put(head.target_bytes),
         Target::Path { path, query } => {
             put(path);
             if let Some(query) = query {
@@ -375,13 +376,7 @@ fn put_head(
     put(b" HTTP/1.1\r\nHost: ");
     put(head.host.unwrap_or(origin.authority.as_bytes()));
     put(b"\r\n");
-    let named = Named::new(&head.lines(), head.names_fields);
-    let mut lines = head.lines();
-    while let Some((name, value, line)) = lines.next_line() {
-        if is_passed_on(name, origin.is_trusted) && !named.contains(name) {
-            put_field(out, (name, value, line));
-        }
-    }
+    put_lines_passed_on(out, head, origin.is_trusted);
     put_framing(out, head.body);
     if upgrade == Upgrade::Asked {
         upgrade::put_fields(out, head);
@@ -391,8 +386,27 @@ fn put_head(
     if head.expectation == Expectation::Continue && !matches!(head.body, BodyFraming::None) {
         out.extend_from_slice(b"Expect: 100-continue\r\n");
     }
-    put_forwarded(out, head, origin);
-    out.extend_from_slice(b"\r\n");
+    put_forwarded_and_end(out, head, origin);
+}
+
+/// Writes the fields that are for the application, as many lines at once as follow each other.
+fn put_lines_passed_on(out: &mut Vec<u8>, head: &Head<'_>, is_trusted: bool) {
+    let named = Named::new(&head.lines(), head.names_fields);
+    let (bytes, mut lines) = (head.lines().as_bytes(), head.lines());
+    let mut run = 0..0;
+    while let Some(field) = lines.next_line() {
+        let passes = is_passed_on(field.0, is_trusted) && !named.contains(field.0);
+        if passes && is_usual(field) {
+            run.end += field.2.len();
+            continue;
+        }
+        out.extend_from_slice(&bytes[run.clone()]);
+        run = run.end + field.2.len()..run.end + field.2.len();
+        if passes {
+            put_field(out, field);
+        }
+    }
+    out.extend_from_slice(&bytes[run]);
 }
 
 fn put_framing(out: &mut Vec<u8>, body: BodyFraming) {
@@ -416,28 +430,29 @@ fn is_passed_on(name: &[u8], is_trusted: bool) -> bool {
         6 => is(b"expect"),
         _ => false,
     };
-    let is_doubtful = name.contains(&b'_') || (is_forwarded(name) && !is_trusted);
+    let is_doubtful = name_has(b'_', name) || (is_forwarded(name) && !is_trusted);
     !is_replaced && !is_doubtful && !is_for_one_hop(name)
 }
 
-/// Tells of the client (RFC 7239, and the fields that came before it). Behind a trusted proxy these
-/// lines follow its own: recipients join them to one list (RFC 9110 §5.3).
-fn put_forwarded(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>) {
+/// Tells of the client (RFC 7239, and the fields that came before it), and ends the head. Behind a
+/// trusted proxy these lines follow its own: recipients join them to one list (RFC 9110 §5.3).
+fn put_forwarded_and_end(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>) {
     out.extend_from_slice(b"X-Forwarded-For: ");
     put_address(out, origin.peer.to_canonical());
-    let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
-    put("\r\n");
     let is_told = |name: &[u8]| {
         origin.is_trusted && head.lines().any(|(line, _)| line.eq_ignore_ascii_case(name))
     };
-    if !is_told(b"X-Forwarded-Proto") {
-        put("X-Forwarded-Proto: http\r\n");
-    }
+    let proto: &[u8] = match is_told(b"X-Forwarded-Proto") {
+        true => b"\r\n",
+        false => b"\r\nX-Forwarded-Proto: http\r\n",
+    };
+    out.extend_from_slice(proto);
     if let Some(host) = head.host.filter(|_| !is_told(b"X-Forwarded-Host")) {
         out.extend_from_slice(b"X-Forwarded-Host: ");
         out.extend_from_slice(host);
         out.extend_from_slice(b"\r\n");
     }
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Writes an address. The usual ones are written here, because formatting costs a fifth of what
