@@ -213,7 +213,8 @@ impl Call {
         matches!(self.state, State::Unconnected | State::Again)
     }
 
-    /// Whether the request may be sent again if its connection ends before a reply.
+    /// Whether the request could be sent again if a kept connection ends before a reply: see
+    /// [`Call::ended`]. If not, the connection is looked at before it is used.
     #[must_use]
     pub fn is_repeatable(&self) -> bool {
         self.conversation.is_idempotent()
@@ -268,7 +269,8 @@ impl Call {
         }
     }
 
-    /// The connection has ended, in order or not.
+    /// The connection has ended, in order or not. A request that a kept connection had not taken
+    /// is sent again on a new one.
     pub fn ended<D: Downstream>(&mut self, d: &mut D) {
         if self.state != State::Open {
             return;

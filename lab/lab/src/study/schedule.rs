@@ -1,4 +1,5 @@
-//! In which order the points of a study are measured, and which repetition is worth its time.
+//! In which order the points of a study are measured, which runs are made again because they were
+//! void, and which repetition is worth its time.
 //!
 //! A block is every point once, in a randomised order: so what changes slowly on the machine
 //! affects all points alike, and two points of one block are a pair. Without a budget there are as

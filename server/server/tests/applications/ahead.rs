@@ -1,7 +1,7 @@
 //! How far bodies may be ahead of an application that takes nothing.
 
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use std::time::Duration;
 use server::Server;
 use testkit::comes_true;
 
-use crate::harness::{connect, queues, site, start};
+use crate::harness::{connect, site, start};
+use crate::sender::{Sender, received};
 use crate::under_test::engines;
 
 /// What the multishot receives of a ring may take before they are cancelled: all of its buffers.
@@ -17,46 +18,12 @@ const MULTISHOT_BYTES_MAX: usize = 512 * 4096;
 /// What is kept for a client before no more is received, and a receive after that.
 const CLIENT_BYTES_MAX: usize = (16 << 10) + 5 + (16 << 10) + 256;
 
-/// A client that sends a body until no more is taken.
-struct Upload {
-    stream: TcpStream,
-    /// The ports of the client and of the server.
-    ports: [u16; 2],
-    sent: usize,
-}
-
-impl Upload {
-    fn new(server: &Server) -> Self {
-        let mut stream = connect(server);
-        let head = b"POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\n";
-        stream.write_all(head).unwrap();
-        stream.set_nonblocking(true).unwrap();
-        let ports = [stream.local_addr(), stream.peer_addr()].map(|at| at.unwrap().port());
-        Self { stream, ports, sent: 0 }
-    }
-
-    fn send_ahead(&mut self) {
-        while self.sent < 4 << 20 {
-            match os::uninterrupted(|| self.stream.write(&[b'x'; 250_000])) {
-                Ok(count) => self.sent += count,
-                Err(_) => return, // nothing more is taken, or the connection was cut off
-            }
-        }
-    }
-}
-
-/// How many bytes the server has received of all, by what is left in the queues of both sockets. Of
-/// a connection that it has closed they do not count.
-fn received(uploads: &[Upload]) -> usize {
-    let queues = queues();
-    let of_one = |upload: &Upload| {
-        let [client, server] = upload.ports;
-        match (queues.get(&[client, server]), queues.get(&[server, client])) {
-            (Some([unsent, _]), Some([_, unread])) => upload.sent.saturating_sub(unsent + unread),
-            _ => 0,
-        }
-    };
-    uploads.iter().map(of_one).sum()
+/// A client that sends a body.
+fn upload(server: &Server) -> Sender {
+    let mut stream = connect(server);
+    let head = b"POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\n";
+    stream.write_all(head).unwrap();
+    Sender::new(stream)
 }
 
 /// Bodies may be further ahead of their applications than requests of their answers. There is a
@@ -76,13 +43,13 @@ fn rings_receive_little_of_all_bodies_together_ahead_of_their_application() {
     let one = "partitions.cpus=[\"0\"]";
     let set = ["engine.name=rings", one, "limits.connections_max=2000", &route];
     let server = start(&site(), &set);
-    let mut uploads: Vec<Upload> = (0..UPLOADS).map(|_| Upload::new(&server)).collect();
-    uploads.iter_mut().for_each(Upload::send_ahead);
+    let mut uploads: Vec<Sender> = (0..UPLOADS).map(|_| upload(&server)).collect();
+    uploads.iter_mut().for_each(|upload| upload.send_ahead(&[b'x'; 250_000]));
     let look = |_| {
         thread::sleep(Duration::from_millis(200));
-        received(&uploads)
+        received(&uploads).into_iter().sum()
     };
-    let most = (0..10).map(look).max().unwrap();
+    let most: usize = (0..10).map(look).max().unwrap();
     assert!(most <= BODIES_BYTES_MAX + MULTISHOT_BYTES_MAX + UPLOADS * CLIENT_BYTES_MAX, "{most}");
     let open = |server: &Server| {
         server.counters().iter().map(|it| it.connections_open.get()).fold(0, u64::wrapping_add)

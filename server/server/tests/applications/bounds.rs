@@ -16,7 +16,8 @@ use testkit::scripted::{Action, Reply, Scripted};
 use testkit::sockets::{CLOSE_WAIT, ESTABLISHED, TcpSocket, tcp_sockets};
 use testkit::{Temporary, comes_true};
 
-use crate::harness::{Running, connect, for_each_engine, queues, site, start, take_head};
+use crate::harness::{Running, connect, for_each_engine, site, start, take_head};
+use crate::sender::queues;
 use crate::{GET, answer, ask, front, in_front_of, scripted};
 
 /// As many requests as may be are with the application, some wait, and more are refused.

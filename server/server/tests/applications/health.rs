@@ -8,7 +8,8 @@ use server::Server;
 use testkit::comes_true;
 use testkit::scripted::{Action, Reply, Scripted};
 
-use crate::harness::{connect, queues, site, start};
+use crate::harness::{connect, site, start};
+use crate::sender::queues;
 use crate::{GET, ask, in_front_of, nobody, scripted};
 
 const KEYS: &str = ", balance = \"round-robin\", health = \"/up?a\", health_ms = 10";

@@ -18,6 +18,8 @@ mod local_redirects;
 mod passing;
 mod php;
 mod real_servers;
+#[path = "../it/sender.rs"]
+mod sender;
 mod sendfile;
 mod smuggling;
 mod stages;

@@ -1,7 +1,5 @@
 //! Servers under test, and their clients: what several programs of tests need.
 
-use std::collections::HashMap;
-use std::fs;
 use std::io::Read;
 use std::net::TcpStream;
 use std::ops::{Deref, DerefMut};
@@ -106,24 +104,4 @@ pub(crate) fn take_head(stream: &mut TcpStream) -> Vec<u8> {
         head.extend(next);
     }
     head
-}
-
-/// The lengths of the send queue and the receive queue of each open socket, by its ports, its own
-/// first.
-pub(crate) fn queues() -> HashMap<[u16; 2], [usize; 2]> {
-    let text = fs::read_to_string("/proc/net/tcp").unwrap();
-    text.lines().filter_map(queues_of).collect()
-}
-
-/// A line for a socket, in the form of proc_pid_net(5).
-fn queues_of(line: &str) -> Option<([u16; 2], [usize; 2])> {
-    let mut words = line.split_whitespace().skip(1);
-    let (own, peer) = (words.next()?, words.next()?);
-    if words.next()? != "01" {
-        return None;
-    }
-    let port = |address: &str| u16::from_str_radix(address.split_once(':')?.1, 16).ok();
-    let (send, receive) = words.next()?.split_once(':')?;
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    Some(([port(own)?, port(peer)?], [number(send)?, number(receive)?]))
 }

@@ -20,6 +20,7 @@ mod open_files;
 mod overload;
 mod processes;
 mod rings;
+mod sender;
 mod serving;
 mod shared_cache;
 mod staged;
