@@ -301,7 +301,8 @@ impl Pair {
         panic!("the connection never waits");
     }
 
-    fn turn(&mut self) -> bool {
+    /// Performs the next operation. Returns whether it could be.
+    pub(crate) fn turn(&mut self) -> bool {
         self.grammar.asked(&self.connection);
         if self.puts_off && self.connection.put_off() {
             return true;

@@ -96,6 +96,55 @@ fn jobs_that_take_their_time_give_the_same_answers() {
     assert!(without_boundary(pair.received) == expected);
 }
 
+/// What happens next, at the client's end or where jobs are run.
+#[derive(Clone, Copy, Debug)]
+enum Happening {
+    /// So many bytes come, if any are wanted.
+    Bytes(usize),
+    /// The client has room for so many bytes.
+    Room(usize),
+    /// The job that is out has its answer.
+    Answer,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        (1_usize..80).prop_map(Happening::Bytes),
+        (1_usize..300).prop_map(Happening::Room),
+        Just(Happening::Answer),
+    ]
+}
+
+/// The answers if these things happen in this order, and then all that is left.
+fn answers_after(happenings: &[Happening]) -> Vec<u8> {
+    const REST: [Happening; 3] = [Happening::Bytes(50), Happening::Answer, Happening::Room(100)];
+    let mut pair = pair();
+    (pair.holds_jobs, pair.window) = (true, 0);
+    let (mut at, rest) = (0, REST.iter().cycle().take(10_000));
+    for it in happenings.iter().chain(rest) {
+        match *it {
+            Happening::Bytes(n) if pair.connection.wants_input() => {
+                let end = REQUESTS.len().min(at + n);
+                pair.send(&REQUESTS.as_bytes()[at..end]);
+                at = end;
+            }
+            Happening::Bytes(_) => {}
+            Happening::Room(n) => {
+                pair.window = n;
+                pair.turn();
+                pair.window = 0;
+                pair.drive();
+            }
+            Happening::Answer => {
+                pair.finish_job();
+                pair.drive();
+            }
+        }
+    }
+    assert!(pair.is_shut, "all has happened");
+    without_boundary(pair.received)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
@@ -104,5 +153,12 @@ proptest! {
     ) {
         cuts.sort_unstable();
         prop_assert!(answers(&cuts) == answers(&[]));
+    }
+
+    #[test]
+    fn whatever_happens_first_the_answers_are_the_same(
+        happenings in proptest::collection::vec(happening(), 0..300),
+    ) {
+        prop_assert!(answers_after(&happenings) == answers(&[]));
     }
 }
