@@ -1,5 +1,6 @@
-//! Which fields of a message are for the next recipient, and which only for this one (RFC 9110
-//! §7.6.1).
+//! Which fields of a reply are for the next recipient, and which only for this one (RFC 9110
+//! §7.6.1). Which of a request are is decided where it is written: in `http.rs`, and for scripts in
+//! `script/environment.rs`.
 
 use http1::{Lines, ResponseHead, is_for_one_hop, is_name, list};
 
