@@ -26,7 +26,7 @@ impl Failure {
         Self { status, reason, file_len: None, varies: false }
     }
 
-    /// The fields that the failure requires.
+    /// The fields that the failure requires: Allow, Vary, Retry-After, Content-Range.
     pub(crate) fn fields(self) -> FieldList<'static> {
         let mut fields = FieldList::default();
         // Caches may keep some of these statuses for a while of their own choice (RFC 9111 §4.2.2),
