@@ -131,10 +131,8 @@ fn select(
     writers: &mut Bits,
     timeout_ms: Option<u32>,
 ) -> io::Result<libc::c_int> {
-    let mut timeout = timeout_ms.map(|ms| libc::timeval {
-        tv_sec: (ms / 1000).into(),
-        tv_usec: (ms % 1000 * 1000).into(),
-    });
+    let mut timeout = timeout_ms
+        .map(|ms| libc::timeval { tv_sec: (ms / 1000).into(), tv_usec: (ms % 1000 * 1000).into() });
     let timeout = timeout.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
     // SAFETY: the maps are live, writable and hold DESCRIPTORS_MAX bits, which `end` does not
     // exceed; the timeout is null or a live timeval of this frame.

@@ -3,16 +3,17 @@
 //! two programs, which answer with the last name of the path as if that was a file.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use os::guard::Guard;
 use testkit::tools::{APACHE, CADDY, GO, H2O, LIGHTTPD, NGINX, NODE, Tool};
 use testkit::{Temporary, comes_true};
 
-/// How a server is started. `{dir}` and `{at}` stand for its folder and its address, and `{idle}`
-/// for how long it keeps a connection, in ms.
+/// How a server is started. `{dir}` and `{at}` stand for its folder and its address, which is
+/// `{host}` and `{port}`, and `{idle}` for how long it keeps a connection, in ms.
 pub(crate) struct Kind {
     pub(crate) tool: &'static Tool,
     command: &'static [&'static str],
@@ -57,13 +58,13 @@ user: root
 num-threads: 1
 error-log: {dir}/errors
 access-log: { path: {dir}/log, format: '%r' }
-listen: { host: 127.66.0.1, port: {port} }
+listen: { host: {host}, port: {port} }
 hosts: { default: { paths: { /: { file.dir: {dir}/site } } } }
 ";
 
 const LIGHTTPD_CONFIGURATION: &str = "\
 server.modules = ( \"mod_accesslog\" )
-server.bind = \"127.66.0.1\"
+server.bind = \"{host}\"
 server.port = {port}
 server.document-root = \"{dir}/site\"
 server.errorlog = \"{dir}/errors\"
@@ -80,7 +81,7 @@ const CADDY_CONFIGURATION: &str = "\
     servers { \n protocols h1 \n }
 }
 http://:{port} {
-    bind 127.66.0.1
+    bind {host}
     log { \n output file {dir}/log \n }
     root * {dir}/site
     file_server
@@ -147,6 +148,14 @@ pub(crate) const KINDS: [Kind; 7] = [
     },
 ];
 
+/// A loopback address for one server: two that were started at once could choose the same port.
+fn own_host() -> Ipv4Addr {
+    static SERVERS: AtomicU8 = AtomicU8::new(0);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let number = 1 + SERVERS.fetch_add(1, Ordering::Relaxed) % 254;
+    Ipv4Addr::new(127, 64 | high >> 2, low, number)
+}
+
 /// A server that runs.
 pub(crate) struct RealServer {
     kind: &'static Kind,
@@ -172,11 +181,12 @@ impl RealServer {
         for name in files {
             directory.file(&format!("site/app/{name}"), name);
         }
-        // An address that nothing else on the machine uses: a port that was free is free.
-        let address = TcpListener::bind("127.66.0.1:0").unwrap().local_addr().unwrap();
+        // A port that was free is free: nothing else on the machine uses this host.
+        let address = TcpListener::bind((own_host(), 0)).unwrap().local_addr().unwrap();
         let path = directory.path().display().to_string();
         let fill = |text: &str| {
             let text = text.replace("{dir}", &path).replace("{at}", &address.to_string());
+            let text = text.replace("{host}", &address.ip().to_string());
             let text = text.replace("{port}", &address.port().to_string());
             text.replace("{idle}", &idle_ms.to_string())
         };
