@@ -196,6 +196,8 @@ impl<'b> Lines<'b> {
     /// line feed alone. The line was checked before: only its parts are looked for.
     #[inline]
     pub fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
+        let is_field = |bytes| matches!(read_line(bytes, 0), Ok(Line::Field(_)));
+        debug_assert!(self.rest.is_empty() || is_field(self.rest), "the lines were not checked");
         let (name, after_name) = self.rest.split_at(find(b':', self.rest)?);
         let value_and_end = &after_name[1..];
         let len = find(b'\n', value_and_end)?;
