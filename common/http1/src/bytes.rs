@@ -69,14 +69,18 @@ pub fn is_name(name: &[u8], known: &[u8]) -> bool {
 /// those that were looked at before.
 #[inline]
 pub fn name_has(wanted: u8, name: &[u8]) -> bool {
-    let has = |word: &[u8; 8]| {
-        let word = u64::from_le_bytes(*word) ^ all(wanted);
-        word.wrapping_sub(ONES) & !word & HIGH != 0
-    };
+    let has = |word: &[u8; 8]| equal_bytes(word, wanted) != 0;
     match name.last_chunk() {
         Some(end) => name.as_chunks().0.iter().any(has) || has(end),
         None => name.contains(&wanted),
     }
+}
+
+/// A number that is 0 unless the word has this byte: its lowest bit marks the first one.
+#[inline(always)]
+fn equal_bytes(word: &[u8; 8], wanted: u8) -> u64 {
+    let word = u64::from_le_bytes(*word) ^ all(wanted);
+    word.wrapping_sub(ONES) & !word & HIGH
 }
 
 /// The place of a byte, which is mostly among the first: those are searched here, and only what is
@@ -88,9 +92,7 @@ pub(crate) fn find(wanted: u8, bytes: &[u8]) -> Option<usize> {
     let (words, _) = bytes.as_chunks::<8>();
     let near = words.len().min(WORDS);
     for (index, word) in words[..near].iter().enumerate() {
-        let word = u64::from_le_bytes(*word) ^ all(wanted);
-        // The lowest of these bits marks the first byte that is 0.
-        let found = word.wrapping_sub(ONES) & !word & HIGH;
+        let found = equal_bytes(word, wanted);
         if found != 0 {
             return Some(index * 8 + (found.trailing_zeros() / 8) as usize);
         }

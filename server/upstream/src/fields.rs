@@ -38,12 +38,13 @@ impl<'b> ReplyFields<'b> {
     }
 
     #[inline(never)]
-    fn write_each(mut self, out: &mut Vec<u8>) -> bool {
+    fn write_each(self, out: &mut Vec<u8>) -> bool {
         let mut has_date = false;
-        while let Some((name, value, line)) = self.next_line() {
-            has_date |= is_name(name, b"date");
-            put_field(out, (name, value, line));
-        }
+        put_fields(out, self.lines.clone(), |name| {
+            let passes = self.passes(name);
+            has_date |= passes && is_name(name, b"date");
+            passes
+        });
         has_date
     }
 
@@ -52,40 +53,46 @@ impl<'b> ReplyFields<'b> {
         upgrades(self.lines.clone())
     }
 
-    fn next_line(&mut self) -> Option<(&'b [u8], &'b [u8], &'b [u8])> {
-        loop {
-            let found = self.lines.next_line()?;
-            if self.hides_status && is_name(found.0, b"status") {
-                continue;
-            }
-            let is_named = || {
-                Named::new(&self.head.lines(self.bytes), self.head.names_fields).contains(found.0)
-            };
-            if !is_for_one_hop(found.0) && !is_named() {
-                return Some(found);
-            }
-        }
+    fn passes(&self, name: &[u8]) -> bool {
+        let named = Named::new(&self.head.lines(self.bytes), self.head.names_fields);
+        let is_hidden = self.hides_status && is_name(name, b"status");
+        !is_hidden && !is_for_one_hop(name) && !named.contains(name)
     }
 }
 
 /// Whether a field came in a line as others write it: name, colon, a space, value, CR and LF.
 #[inline]
-pub(crate) fn is_usual((name, value, line): (&[u8], &[u8], &[u8])) -> bool {
+fn is_usual((name, value, line): (&[u8], &[u8], &[u8])) -> bool {
     line.len() == name.len() + value.len() + 4
         && line.get(name.len() + 1) == Some(&b' ')
         && line.ends_with(b"\r\n")
 }
 
-/// Writes a field in a line: name, value, and the line that they came in, which is copied at once
-/// if it is written as others are.
+/// Writes the fields whose names pass, each in a line: as many lines at once as follow each other
+/// and are written as others are.
 #[inline]
-pub(crate) fn put_field(out: &mut Vec<u8>, (name, value, line): (&[u8], &[u8], &[u8])) {
-    if is_usual((name, value, line)) {
-        return out.extend_from_slice(line);
+pub(crate) fn put_fields(
+    out: &mut Vec<u8>,
+    mut lines: Lines<'_>,
+    mut passes: impl FnMut(&[u8]) -> bool,
+) {
+    let bytes = lines.as_bytes();
+    let mut run = 0..0;
+    while let Some((name, value, line)) = lines.next_line() {
+        let passes = passes(name);
+        if passes && is_usual((name, value, line)) {
+            run.end += line.len();
+            continue;
+        }
+        out.extend_from_slice(&bytes[run.clone()]);
+        run = run.end + line.len()..run.end + line.len();
+        if passes {
+            for part in [name, b": ", value, b"\r\n"] {
+                out.extend_from_slice(part);
+            }
+        }
     }
-    for part in [name, b": ", value, b"\r\n"] {
-        out.extend_from_slice(part);
-    }
+    out.extend_from_slice(&bytes[run]);
 }
 
 impl<'b> Iterator for ReplyFields<'b> {
@@ -93,7 +100,12 @@ impl<'b> Iterator for ReplyFields<'b> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_line().map(|(name, value, _)| (name, value))
+        loop {
+            let (name, value) = self.lines.next()?;
+            if self.passes(name) {
+                return Some((name, value));
+            }
+        }
     }
 }
 

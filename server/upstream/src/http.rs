@@ -11,7 +11,7 @@ use http1::{Target, Version, is_for_one_hop, is_name, name_has, parse_response_h
 
 use crate::downstream::{Body, Downstream, Length};
 use crate::failure::Failure;
-use crate::fields::{Named, ReplyFields, is_forwarded, is_usual, put_field};
+use crate::fields::{Named, ReplyFields, is_forwarded, put_fields};
 use crate::origin::Origin;
 use crate::outgoing::Outgoing;
 use crate::tick::Tick;
@@ -376,7 +376,10 @@ fn put_head(
     put(b" HTTP/1.1\r\nHost: ");
     put(head.host.unwrap_or(origin.authority.as_bytes()));
     put(b"\r\n");
-    put_lines_passed_on(out, head, origin.is_trusted);
+    let named = Named::new(&head.lines(), head.names_fields);
+    put_fields(out, head.lines(), |name| {
+        is_passed_on(name, origin.is_trusted) && !named.contains(name)
+    });
     put_framing(out, head.body);
     if upgrade == Upgrade::Asked {
         upgrade::put_fields(out, head);
@@ -387,26 +390,6 @@ fn put_head(
         out.extend_from_slice(b"Expect: 100-continue\r\n");
     }
     put_forwarded_and_end(out, head, origin);
-}
-
-/// Writes the fields that are for the application, as many lines at once as follow each other.
-fn put_lines_passed_on(out: &mut Vec<u8>, head: &Head<'_>, is_trusted: bool) {
-    let named = Named::new(&head.lines(), head.names_fields);
-    let (bytes, mut lines) = (head.lines().as_bytes(), head.lines());
-    let mut run = 0..0;
-    while let Some(field) = lines.next_line() {
-        let passes = is_passed_on(field.0, is_trusted) && !named.contains(field.0);
-        if passes && is_usual(field) {
-            run.end += field.2.len();
-            continue;
-        }
-        out.extend_from_slice(&bytes[run.clone()]);
-        run = run.end + field.2.len()..run.end + field.2.len();
-        if passes {
-            put_field(out, field);
-        }
-    }
-    out.extend_from_slice(&bytes[run]);
 }
 
 fn put_framing(out: &mut Vec<u8>, body: BodyFraming) {

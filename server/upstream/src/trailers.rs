@@ -6,7 +6,7 @@ use http1::{
 };
 
 use crate::downstream::Downstream;
-use crate::fields::{Named, is_forwarded, options, put_field};
+use crate::fields::{Named, is_forwarded, options, put_fields};
 
 /// Whether the client takes the trailers of a reply. It says so for its own hop (RFC 9110 §10.1.4),
 /// and most requests name nothing in `Connection`.
@@ -33,12 +33,8 @@ pub(crate) fn connection_lines(lines: Lines<'_>, names_fields: bool) -> Vec<u8> 
 }
 
 #[cold]
-fn put_connection_lines(kept: &mut Vec<u8>, mut lines: Lines<'_>) {
-    while let Some(field) = lines.next_line() {
-        if is_name(field.0, b"connection") {
-            put_field(kept, field);
-        }
-    }
+fn put_connection_lines(kept: &mut Vec<u8>, lines: Lines<'_>) {
+    put_fields(kept, lines, |name| is_name(name, b"connection"));
 }
 
 /// Writes the fields of a trailer that may stand in one, that its message's `Connection` lines do
@@ -51,13 +47,9 @@ pub(crate) fn put(
     is_passed_on: impl Fn(&[u8]) -> bool,
 ) {
     let named = Named::new(&trailer_lines(connection), true);
-    let mut lines = trailer_lines(trailer);
-    while let Some(field) = lines.next_line() {
-        let name = field.0;
-        if !is_for_the_head(name) && !named.contains(name) && is_passed_on(name) {
-            put_field(out, field);
-        }
-    }
+    put_fields(out, trailer_lines(trailer), |name| {
+        !is_for_the_head(name) && !named.contains(name) && is_passed_on(name)
+    });
 }
 
 /// Fields that would come too late in a trailer, or would be believed there by a recipient that
