@@ -19,6 +19,10 @@ pub struct TcpSocket {
     pub remote_port: u16,
     /// The state as the kernel numbers it, such as [`ESTABLISHED`].
     pub state: u8,
+    /// Bytes that the other side has not acknowledged.
+    pub unsent: usize,
+    /// Bytes that this side has received and not read.
+    pub unread: usize,
 }
 
 /// All TCP sockets over IPv4.
@@ -41,12 +45,21 @@ fn table() -> String {
     fs::read_to_string("/proc/self/net/tcp").expect("the sockets are listed")
 }
 
-/// The number of the line, the two addresses, the state, and more.
+/// The number of the line, the two addresses, the state, both queues, and more.
 fn parse(line: &str) -> Option<TcpSocket> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let port = |field: &str| u16::from_str_radix(field.rsplit(':').next()?, 16).ok();
     let state = u8::from_str_radix(fields.get(3)?, 16).ok()?;
-    Some(TcpSocket { local_port: port(fields[1])?, remote_port: port(fields[2])?, state })
+    let (send, receive) = fields.get(4)?.split_once(':')?;
+    let [unsent, unread] = [send, receive].map(|number| usize::from_str_radix(number, 16).ok());
+    let [local_port, remote_port] = [1, 2].map(|index| port(fields[index]));
+    Some(TcpSocket {
+        local_port: local_port?,
+        remote_port: remote_port?,
+        state,
+        unsent: unsent?,
+        unread: unread?,
+    })
 }
 
 #[cfg(test)]
@@ -63,7 +76,8 @@ mod tests {
         let client = port(stream.local_addr());
         let listed = tcp_sockets();
         for (local_port, remote_port) in [(client, server), (server, client)] {
-            let socket = TcpSocket { local_port, remote_port, state: ESTABLISHED };
+            let state = ESTABLISHED;
+            let socket = TcpSocket { local_port, remote_port, state, unsent: 0, unread: 0 };
             assert!(listed.contains(&socket), "{socket:?}");
         }
     }

@@ -17,7 +17,6 @@ use testkit::sockets::{CLOSE_WAIT, ESTABLISHED, TcpSocket, tcp_sockets};
 use testkit::{Temporary, comes_true};
 
 use crate::harness::{Running, connect, for_each_engine, site, start, take_head};
-use crate::sender::queues;
 use crate::{GET, answer, ask, front, in_front_of, scripted};
 
 /// As many requests as may be are with the application, some wait, and more are refused.
@@ -286,6 +285,10 @@ fn little_of_a_reply_is_received_before_the_client_takes_it() {
 /// How many bytes are in the queues of a connection, in both directions.
 fn between(stream: &TcpStream) -> usize {
     let [own, peer] = [stream.local_addr(), stream.peer_addr()].map(|at| at.unwrap().port());
-    let queues = queues();
-    [[own, peer], [peer, own]].iter().filter_map(|ports| queues.get(ports)).flatten().sum()
+    let is_either = |socket: &TcpSocket| {
+        let ports = [socket.local_port, socket.remote_port];
+        socket.state == ESTABLISHED && (ports == [own, peer] || ports == [peer, own])
+    };
+    let sockets = tcp_sockets().into_iter().filter(is_either);
+    sockets.map(|socket| socket.unsent + socket.unread).sum()
 }

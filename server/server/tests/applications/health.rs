@@ -7,9 +7,9 @@ use std::time::Duration;
 use server::Server;
 use testkit::comes_true;
 use testkit::scripted::{Action, Reply, Scripted};
+use testkit::sockets::{ESTABLISHED, TcpSocket, tcp_sockets};
 
 use crate::harness::{connect, site, start};
-use crate::sender::queues;
 use crate::{GET, ask, in_front_of, nobody, scripted};
 
 const KEYS: &str = ", balance = \"round-robin\", health = \"/up?a\", health_ms = 10";
@@ -108,7 +108,8 @@ fn what_is_no_answer_in_time_is_a_fall() {
     let checks = || strange.requests().iter().filter(|asked| asked.target == "/up?a").count();
     assert!(comes_true(|| checks() > 20));
     let port = strange.address().port();
-    let open = || queues().into_keys().filter(|[_, peer]| *peer == port).count();
+    let is_open = |it: &TcpSocket| it.state == ESTABLISHED && it.remote_port == port;
+    let open = || tcp_sockets().into_iter().filter(is_open).count();
     assert!(open() <= 4, "{} connections", open());
     server.stop_gracefully(Duration::from_secs(10)).unwrap();
     assert!(comes_true(|| open() == 0 && well.open() == 0), "{} connections", open());

@@ -1,9 +1,10 @@
 //! A client that sends until no more is taken, and how much of that its server has received.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
+
+use testkit::sockets::{ESTABLISHED, TcpSocket, tcp_sockets};
 
 /// The most that a client sends.
 const SENT_BYTES_MAX: usize = 4 << 20;
@@ -33,10 +34,10 @@ impl Sender {
         }
     }
 
-    fn received(&self, queues: &HashMap<[u16; 2], [usize; 2]>) -> usize {
+    fn received(&self, sockets: &HashMap<[u16; 2], TcpSocket>) -> usize {
         let [client, server] = self.ports;
-        match (queues.get(&[client, server]), queues.get(&[server, client])) {
-            (Some([unsent, _]), Some([_, unread])) => self.sent.saturating_sub(unsent + unread),
+        match (sockets.get(&[client, server]), sockets.get(&[server, client])) {
+            (Some(own), Some(other)) => self.sent.saturating_sub(own.unsent + other.unread),
             _ => 0,
         }
     }
@@ -46,26 +47,7 @@ impl Sender {
 /// both sockets; none of a connection that it has closed. What is on its way is in both queues for
 /// a moment.
 pub(crate) fn received(senders: &[Sender]) -> Vec<usize> {
-    let queues = queues();
-    senders.iter().map(|sender| sender.received(&queues)).collect()
-}
-
-/// The lengths of the send queue and the receive queue of each open socket, by its ports, its own
-/// first.
-pub(crate) fn queues() -> HashMap<[u16; 2], [usize; 2]> {
-    let text = fs::read_to_string("/proc/net/tcp").unwrap();
-    text.lines().filter_map(queues_of).collect()
-}
-
-/// A line for a socket, in the form of proc_pid_net(5).
-fn queues_of(line: &str) -> Option<([u16; 2], [usize; 2])> {
-    let mut words = line.split_whitespace().skip(1);
-    let (own, peer) = (words.next()?, words.next()?);
-    if words.next()? != "01" {
-        return None;
-    }
-    let port = |address: &str| u16::from_str_radix(address.split_once(':')?.1, 16).ok();
-    let (send, receive) = words.next()?.split_once(':')?;
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    Some(([port(own)?, port(peer)?], [number(send)?, number(receive)?]))
+    let open = tcp_sockets().into_iter().filter(|socket| socket.state == ESTABLISHED);
+    let sockets = open.map(|socket| ([socket.local_port, socket.remote_port], socket)).collect();
+    senders.iter().map(|sender| sender.received(&sockets)).collect()
 }
