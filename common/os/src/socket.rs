@@ -69,24 +69,36 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedF
     sockopt::set_socket_reuseaddr(fd, true)?;
     sockopt::set_socket_reuseport(fd, options.reuse_port)?;
     sockopt::set_tcp_nodelay(fd, options.no_delay)?;
-    if options.defer_accept_s > 0 {
-        let seconds = libc::c_int::try_from(options.defer_accept_s).unwrap_or(libc::c_int::MAX);
-        set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(fd, options.ipv6_only)?;
     }
-    if options.unsent_bytes_max > 0 {
-        let bytes = libc::c_int::try_from(options.unsent_bytes_max).unwrap_or(libc::c_int::MAX);
-        match set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes) {
+    net::bind(fd, &address)?;
+    let unset = ListenOptions { defer_accept_s: 0, unsent_bytes_max: 0, ..options.clone() };
+    change_options(fd, &unset, options)?;
+    Ok(socket)
+}
+
+/// Changes the options of a listener that may change while it listens: all but `reuse_port`,
+/// `no_delay` and `ipv6_only`.
+pub fn change_options(
+    listener: BorrowedFd<'_>,
+    from: &ListenOptions,
+    to: &ListenOptions,
+) -> io::Result<()> {
+    let int = |number: u32| libc::c_int::try_from(number).unwrap_or(libc::c_int::MAX);
+    if from.defer_accept_s != to.defer_accept_s {
+        let seconds = int(to.defer_accept_s);
+        set_option(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)?;
+    }
+    if from.unsent_bytes_max != to.unsent_bytes_max {
+        let bytes = int(to.unsent_bytes_max);
+        match set_option(listener, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes) {
             // It saves memory; without it everything works.
             Err(why) if Cause::from_error(&why) == Cause::NoSuchOption => {}
             outcome => outcome?,
         }
     }
-    if address.is_ipv6() {
-        sockopt::set_ipv6_v6only(fd, options.ipv6_only)?;
-    }
-    net::bind(fd, &address)?;
-    set_backlog(fd, options.backlog)?;
-    Ok(socket)
+    set_backlog(listener, to.backlog)
 }
 
 /// Changes how many connections may wait to be accepted at a listener.
@@ -146,14 +158,36 @@ pub fn take_error(socket: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
 /// there is no socket falls back to the kernel's own dealing. Useful only where that CPU is also
 /// the one that the n-th listener's worker runs on.
 pub fn attach_reuseport_cpu_steering(listener: BorrowedFd<'_>) -> io::Result<()> {
-    const LOAD_ABSOLUTE: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-    const RETURN_ACCUMULATOR: u32 = libc::BPF_RET | libc::BPF_A;
-    let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    let mut instructions = [
-        // Loads from this negative offset stand for the number of the current CPU.
-        instruction(LOAD_ABSOLUTE, (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32),
-        instruction(RETURN_ACCUMULATOR, 0),
-    ];
+    attach_steering(listener, &mut [load(libc::SKF_AD_CPU), RETURN_LOADED])
+}
+
+/// Of all sockets that listen on the address of `listener` with `reuse_port`, gives connections
+/// only to the `count` that were opened first, to each as often: those that are opened later get
+/// none, until this is called again.
+pub fn deal_among_first(listener: BorrowedFd<'_>, count: u32) -> io::Result<()> {
+    const MODULO: u32 = libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K;
+    let modulo = instruction(MODULO, count.max(1));
+    attach_steering(listener, &mut [load(libc::SKF_AD_RANDOM), modulo, RETURN_LOADED])
+}
+
+/// The last instruction of a steering program: the number of a socket is what was loaded.
+const RETURN_LOADED: libc::sock_filter = instruction(libc::BPF_RET | libc::BPF_A, 0);
+
+/// Loads what the kernel knows of a packet, as `SKF_AD_CPU`, which it has at negative offsets.
+const fn load(what: libc::c_int) -> libc::sock_filter {
+    const ABSOLUTE: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    instruction(ABSOLUTE, (libc::SKF_AD_OFF + what) as u32)
+}
+
+const fn instruction(code: u32, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+/// Has a program decide which of the sockets at an address gets a connection.
+fn attach_steering(
+    listener: BorrowedFd<'_>,
+    instructions: &mut [libc::sock_filter],
+) -> io::Result<()> {
     // The kernel copies the program during the call; the pointer is not used afterwards.
     let program = libc::sock_fprog {
         len: instructions.len() as libc::c_ushort,

@@ -1,12 +1,17 @@
-//! Opening the listening sockets, with errors that say what to do about them.
+//! The listening sockets of a server, with errors that say what to do about them.
+//!
+//! A socket is opened when it is first needed, and is open until the server ends or is configured
+//! to listen elsewhere: when one of several sockets at an address is closed, the kernel resets
+//! clients that are on their way to it, some of which are in no queue that could be emptied first.
+//! Workers have copies, so that they come and go without that.
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use os::socket::{self, ListenOptions};
 
-use crate::config::{Config, ConfigError, ListenAddress, ListenerMode, item_key};
+use crate::config::{Config, ConfigError, ListenAddress, ListenerMode, SocketSettings, item_key};
 use crate::layout::ListenerSet;
 use crate::start_error::{StartError, is_absent};
 
@@ -14,45 +19,53 @@ use crate::start_error::{StartError, is_absent};
 /// IPv6.
 const PORTS_TRIED_MAX: usize = 16;
 
-/// Sets of listeners: each set has one for every address of its group.
+/// All listening sockets of a server.
 #[derive(Debug)]
 pub(crate) struct Listeners {
+    /// Those that a service manager passed. If there are any, there are no others: these cannot be
+    /// multiplied.
+    inherited: Vec<OwnedFd>,
+    places: Vec<Place>,
+}
+
+/// One configured address, and the sockets among which the kernel divides its clients.
+#[derive(Debug)]
+struct Place {
+    configured: ListenAddress,
+    /// Several if it stands for both protocols; with the port that the kernel chose for port 0.
+    addresses: Vec<SocketAddr>,
+    /// Rows of a socket for each address.
+    rows: Vec<Vec<OwnedFd>>,
+    /// The number of rows, from the first on, that stay open if the start of workers fails. Rows
+    /// beyond them are new, and get no clients yet unless all are new.
+    settled: usize,
+    /// Which row gets a client.
+    dealing: Dealing,
+    options: ListenOptions,
+}
+
+/// Which of several sockets at an address gets a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dealing {
+    /// The kernel decides, by addresses and ports.
+    Kernel,
+    /// One of the first so many, at random.
+    First(usize),
+    /// That of the CPU that the client's first packet comes to.
+    ByCpu,
+}
+
+/// Copies of listening sockets for a layout of workers.
+#[derive(Debug)]
+pub(crate) struct Dealt {
     /// The listeners of each set of the layout.
     pub(crate) sets: Vec<Vec<OwnedFd>>,
-    /// The addresses they listen on, with the port that the kernel chose for port 0.
+    /// The addresses they listen on.
     pub(crate) addresses: Vec<SocketAddr>,
     /// Whether all sets are the same sockets.
     pub(crate) are_shared: bool,
     /// Whether a service manager passed them.
     pub(crate) are_inherited: bool,
-}
-
-/// Takes the listeners that a service manager passed; without any, opens those of the settings.
-///
-/// # Errors
-/// The address that cannot be listened at, and why.
-pub(crate) fn open(config: &Config, sets: &[ListenerSet]) -> Result<Listeners, StartError> {
-    let inherited = socket::listening_descriptors().map_err(StartError::Inherited)?;
-    if !inherited.is_empty() {
-        return share(inherited, sets.len());
-    }
-    let mut listeners = Listeners {
-        sets: sets.iter().map(|_| Vec::new()).collect(),
-        addresses: Vec::new(),
-        are_shared: false,
-        are_inherited: false,
-    };
-    let mut opened: Vec<ListenerSet> = Vec::new();
-    for set in sets {
-        if !opened.contains(set) {
-            opened.push(*set);
-            listeners.add_alike(config, sets, *set)?;
-        }
-    }
-    if config.settings.socket.listeners == ListenerMode::ReusePortCpu && sets.len() > 1 {
-        listeners.steer()?;
-    }
-    Ok(listeners)
 }
 
 /// The addresses of a set.
@@ -76,115 +89,242 @@ pub(crate) fn addresses(
 }
 
 impl Listeners {
-    /// Adds the listeners of all sets that equal `this`, which have the same addresses.
-    fn add_alike(
+    /// Takes the listeners that a service manager passed, if there are any.
+    ///
+    /// # Errors
+    /// A descriptor that was passed is no listener.
+    pub(crate) fn inherit() -> Result<Self, StartError> {
+        let inherited = socket::listening_descriptors().map_err(StartError::Inherited)?;
+        Ok(Self { inherited, places: Vec::new() })
+    }
+
+    /// Copies the listeners for a layout with these sets, and opens those that are missing. After
+    /// the start of the workers that they are for [`Listeners::settle`] or [`Listeners::give_back`]
+    /// is called.
+    ///
+    /// # Errors
+    /// The address that cannot be listened at, and why. Nothing has changed then.
+    pub(crate) fn deal(
         &mut self,
         config: &Config,
         sets: &[ListenerSet],
-        this: ListenerSet,
-    ) -> Result<(), StartError> {
-        let alike: Vec<usize> = (0..sets.len()).filter(|&index| sets[index] == this).collect();
-        let settings = &config.settings.socket;
+    ) -> Result<Dealt, StartError> {
+        if !self.inherited.is_empty() {
+            return self.share(sets.len());
+        }
+        let dealt = self.open_missing(config, sets);
+        if dealt.is_err() {
+            self.give_back();
+        }
+        dealt
+    }
+
+    fn open_missing(&mut self, config: &Config, sets: &[ListenerSet]) -> Result<Dealt, StartError> {
+        let mut dealt = Dealt {
+            sets: sets.iter().map(|_| Vec::new()).collect(),
+            addresses: Vec::new(),
+            are_shared: false,
+            are_inherited: false,
+        };
+        let mut used = Vec::new();
+        for (index, set) in sets.iter().enumerate() {
+            if sets[..index].contains(set) {
+                continue;
+            }
+            let alike: Vec<usize> = (0..sets.len()).filter(|&other| sets[other] == *set).collect();
+            for address in addresses(config, *set)? {
+                let settings = &config.settings.socket;
+                let place = self.place(address, alike.len(), settings, &mut used)?;
+                dealt.addresses.extend(&place.addresses);
+                place.copy_to(&alike, &mut dealt.sets)?;
+            }
+        }
+        Ok(dealt)
+    }
+
+    /// A place of an address that is not `used` by the layout yet, with at least so many rows.
+    fn place(
+        &mut self,
+        address: ListenAddress,
+        rows: usize,
+        settings: &SocketSettings,
+        used: &mut Vec<usize>,
+    ) -> Result<&Place, StartError> {
         let options = ListenOptions {
             backlog: settings.backlog as u32,
-            reuse_port: alike.len() > 1,
+            reuse_port: true,
             defer_accept_s: settings.defer_accept_s as u32,
             no_delay: true,
             unsent_bytes_max: settings.unsent_bytes_max as u32,
             ipv6_only: true,
         };
-        let mut addresses = addresses(config, this)?.into_iter();
-        addresses.try_for_each(|address| self.add(address, &options, &alike))
+        let mut places = self.places.iter().enumerate();
+        let is_free =
+            |(index, place): &(usize, &Place)| place.configured == address && !used.contains(index);
+        let index = places.find(is_free).map_or(self.places.len(), |(index, _)| index);
+        used.push(index);
+        if index == self.places.len() {
+            self.places.push(Place::open(address, &options)?);
+        }
+        let place = &mut self.places[index];
+        place.grow(rows, &options)?;
+        if settings.listeners == ListenerMode::ReusePortCpu && place.settled == 0 {
+            place.deal(Dealing::ByCpu).map_err(StartError::DealtByCpu)?;
+        }
+        Ok(place)
     }
 
-    fn add(
-        &mut self,
-        address: ListenAddress,
-        options: &ListenOptions,
-        sets: &[usize],
-    ) -> Result<(), StartError> {
-        let before = (self.addresses.len(), self.sets.iter().map(Vec::len).collect::<Vec<_>>());
+    /// Has the workers that have started get their clients.
+    ///
+    /// # Errors
+    /// The kernel refuses to deal clients out as configured.
+    pub(crate) fn settle(&mut self, mode: ListenerMode) -> Result<(), StartError> {
+        for place in &mut self.places {
+            let wanted = match (mode, place.dealing) {
+                (ListenerMode::ReusePortCpu, _) => Dealing::ByCpu,
+                (_, Dealing::Kernel) => Dealing::Kernel,
+                _ => Dealing::First(place.rows.len()),
+            };
+            place.settled = place.rows.len();
+            place.deal(wanted).map_err(StartError::DealtByCpu)?;
+        }
+        Ok(())
+    }
+
+    /// Closes what was opened for workers that have not started. No client has been given to it.
+    pub(crate) fn give_back(&mut self) {
+        self.places.retain(|place| place.settled > 0);
+        self.places.iter_mut().for_each(|place| place.rows.truncate(place.settled));
+    }
+
+    /// Closes all of them here; the workers' copies stay open.
+    pub(crate) fn close(&mut self) {
+        self.inherited.clear();
+        self.places.clear();
+    }
+
+    /// Copies inherited sockets for each set: all have their queues in common.
+    fn share(&self, sets: usize) -> Result<Dealt, StartError> {
+        let failed = StartError::Inherited;
+        let addresses = self.inherited.iter();
+        let addresses = addresses.map(|listener| socket::listening_addresses(listener.as_fd()));
+        let addresses = addresses.collect::<io::Result<Vec<_>>>().map_err(failed)?.concat();
+        let copy = |_| self.inherited.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>();
+        let sets = (0..sets).map(copy).collect::<io::Result<Vec<_>>>().map_err(failed)?;
+        Ok(Dealt { are_shared: sets.len() > 1, are_inherited: true, sets, addresses })
+    }
+}
+
+impl Place {
+    /// Opens the first row of an address.
+    fn open(address: ListenAddress, options: &ListenOptions) -> Result<Self, StartError> {
         for _ in 1..PORTS_TRIED_MAX {
-            let added = self.add_on_one_port(address, options, sets);
             let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::AddrInUse;
-            match added {
-                Err(StartError::Listen { why, .. }) if address.is_any_port() && is_taken(&why) => {
-                    self.addresses.truncate(before.0);
-                    self.sets.iter_mut().zip(&before.1).for_each(|(set, &len)| set.truncate(len));
-                }
+            match Self::open_on_one_port(address, options) {
+                Err(StartError::Listen { why, .. }) if address.is_any_port() && is_taken(&why) => {}
                 other => return other,
             }
         }
-        self.add_on_one_port(address, options, sets)
+        Self::open_on_one_port(address, options)
     }
 
-    fn add_on_one_port(
-        &mut self,
-        address: ListenAddress,
+    fn open_on_one_port(
+        configured: ListenAddress,
         options: &ListenOptions,
-        sets: &[usize],
-    ) -> Result<(), StartError> {
-        let mut port = None;
-        for (index, mut one) in address.socket_addresses().into_iter().enumerate() {
-            one.set_port(port.unwrap_or(one.port()));
-            match self.add_one(one, options, sets) {
-                Ok(bound) => port = Some(bound.port()),
+    ) -> Result<Self, StartError> {
+        let (mut row, mut addresses) = (Vec::new(), Vec::<SocketAddr>::new());
+        for (index, mut one) in configured.socket_addresses().into_iter().enumerate() {
+            one.set_port(addresses.first().map_or(one.port(), SocketAddr::port));
+            match listen_first(one, options) {
+                Ok((listener, bound)) => {
+                    row.push(listener);
+                    addresses.push(bound);
+                }
                 // Without IPv6 on the machine, "everywhere" means IPv4 only.
                 Err(why) if index > 0 && is_absent(&why) => {}
                 Err(why) => return Err(StartError::Listen { address: one, why }),
             }
         }
+        Ok(Self {
+            configured,
+            addresses,
+            rows: vec![row],
+            settled: 0,
+            dealing: Dealing::Kernel,
+            options: options.clone(),
+        })
+    }
+
+    /// Adds rows until there are at least so many. Where clients come already, new rows get none.
+    fn grow(&mut self, rows: usize, options: &ListenOptions) -> Result<(), StartError> {
+        let failed = |address: SocketAddr| move |why| StartError::Listen { address, why };
+        if self.options != *options {
+            let sockets = self.rows.iter().flat_map(|row| row.iter().zip(&self.addresses));
+            for (listener, address) in sockets {
+                socket::change_options(listener.as_fd(), &self.options, options)
+                    .map_err(failed(*address))?;
+            }
+            self.options = options.clone();
+        }
+        if self.settled > 0 && self.rows.len() < rows {
+            self.deal(Dealing::First(self.settled)).map_err(StartError::NewListeners)?;
+        }
+        while self.rows.len() < rows {
+            let open = |at: &SocketAddr| socket::listen(*at, options).map_err(failed(*at));
+            let row = self.addresses.iter().map(open).collect::<Result<_, _>>()?;
+            self.rows.push(row);
+        }
         Ok(())
     }
 
-    /// Adds one listener to each of these sets. The first decides the port.
-    fn add_one(
-        &mut self,
-        address: SocketAddr,
-        options: &ListenOptions,
-        sets: &[usize],
-    ) -> io::Result<SocketAddr> {
-        if options.reuse_port && address.port() != 0 {
-            // SO_REUSEPORT would let a second server of the same user take half of the connections
-            // without an error. A socket without it finds out whether the address is free.
-            drop(socket::listen(address, &ListenOptions { reuse_port: false, ..options.clone() })?);
+    /// Has clients dealt out in another way. That applies to all sockets at an address, so the
+    /// first of them is enough.
+    fn deal(&mut self, dealing: Dealing) -> io::Result<()> {
+        if self.dealing == dealing {
+            return Ok(());
         }
-        let mut bound = address;
-        for &set in sets {
-            let listener = socket::listen(bound, options)?;
-            bound = socket::local_addr(listener.as_fd())?;
-            self.sets[set].push(listener);
-        }
-        self.addresses.push(bound);
-        Ok(bound)
+        let attach = |listener: BorrowedFd<'_>| match dealing {
+            Dealing::Kernel => Ok(()),
+            Dealing::First(count) => socket::deal_among_first(listener, count as u32),
+            Dealing::ByCpu => socket::attach_reuseport_cpu_steering(listener),
+        };
+        self.rows.iter().take(1).flatten().try_for_each(|listener| attach(listener.as_fd()))?;
+        self.dealing = dealing;
+        Ok(())
     }
 
-    /// Attaches the steering program. It applies to all listeners of an address, so attaching it to
-    /// one of them is enough.
-    fn steer(&self) -> Result<(), StartError> {
-        self.sets.first().into_iter().flatten().try_for_each(|listener| {
-            socket::attach_reuseport_cpu_steering(listener.as_fd()).map_err(StartError::DealtByCpu)
-        })
+    /// Copies the rows to these sets in turn, so that each row is in a set.
+    fn copy_to(&self, alike: &[usize], sets: &mut [Vec<OwnedFd>]) -> Result<(), StartError> {
+        let failed = StartError::system("share a listener");
+        for (row, &set) in self.rows.iter().zip(alike.iter().cycle()) {
+            for listener in row {
+                sets[set].push(listener.try_clone().map_err(&failed)?);
+            }
+        }
+        Ok(())
     }
 }
 
-/// Shares inherited sockets among all sets, which have their queues in common: sockets cannot be
-/// multiplied.
-fn share(inherited: Vec<OwnedFd>, sets: usize) -> Result<Listeners, StartError> {
-    let failed = StartError::Inherited;
-    let addresses = inherited.iter().map(|listener| socket::listening_addresses(listener.as_fd()));
-    let addresses = addresses.collect::<io::Result<Vec<_>>>().map_err(failed)?.concat();
-    let copy = |_| inherited.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>();
-    let mut sets = (1..sets).map(copy).collect::<io::Result<Vec<_>>>().map_err(failed)?;
-    sets.push(inherited);
-    Ok(Listeners { are_shared: sets.len() > 1, are_inherited: true, sets, addresses })
+/// Opens a listener at an address where no other program may listen. Returns it with its address.
+fn listen_first(address: SocketAddr, options: &ListenOptions) -> io::Result<(OwnedFd, SocketAddr)> {
+    let alone = || socket::listen(address, &ListenOptions { reuse_port: false, ..options.clone() });
+    if address.port() != 0 {
+        // SO_REUSEPORT would let a second server of the same user take half of the connections
+        // without an error. A socket without it finds out whether the address is free.
+        drop(alone()?);
+    }
+    // Where the kernel or the filter of a container refuses the option, there can be one socket.
+    let listener = socket::listen(address, options).or_else(|_| alone())?;
+    let bound = socket::local_addr(listener.as_fd())?;
+    Ok((listener, bound))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::config::Arguments;
 
     /// Among so many ports that are taken for IPv6 there is soon one that is free for IPv4.
     #[test]
@@ -194,19 +334,79 @@ mod tests {
             Ok(taken) => taken,
             Err(why) => return testkit::skip("ports of both protocols", &why.to_string()),
         };
-        let options = ListenOptions { ipv6_only: true, ..ListenOptions::default() };
+        let options =
+            ListenOptions { reuse_port: true, ipv6_only: true, ..ListenOptions::default() };
         for _ in 0..500 {
-            let mut listeners = Listeners {
-                sets: vec![Vec::new()],
-                addresses: Vec::new(),
-                are_shared: false,
-                are_inherited: false,
-            };
-            listeners.add(ListenAddress::Localhost(0), &options, &[0]).unwrap();
-            let ports: Vec<u16> = listeners.addresses.iter().map(SocketAddr::port).collect();
+            let place = Place::open(ListenAddress::Localhost(0), &options).unwrap();
+            let ports: Vec<u16> = place.addresses.iter().map(SocketAddr::port).collect();
             assert!(ports.len() == 2 && ports[0] == ports[1], "{ports:?}");
-            assert_eq!(listeners.sets[0].len(), 2);
+            assert_eq!(place.rows[0].len(), 2);
         }
         drop(taken);
+    }
+
+    /// The sets of a layout with so many workers, each with listeners of its own.
+    fn deal(listeners: &mut Listeners, config: &Config, workers: usize) -> Dealt {
+        let sets = vec![ListenerSet { group: 0, port_offset: 0 }; workers];
+        listeners.deal(config, &sets).unwrap()
+    }
+
+    /// How many of 200 clients each listener of these sets gets.
+    fn shares(dealt: &Dealt) -> Vec<usize> {
+        const CLIENTS: usize = 200;
+        let connect = |_| TcpStream::connect(dealt.addresses[0]).unwrap();
+        let clients: Vec<TcpStream> = (0..CLIENTS).map(connect).collect();
+        let all: Vec<&OwnedFd> = dealt.sets.iter().flatten().collect();
+        let mut counts = vec![0; all.len()];
+        testkit::wait_until(|| {
+            for (listener, count) in all.iter().zip(&mut counts) {
+                *count += std::iter::from_fn(|| socket::accept(listener.as_fd()).ok()).count();
+            }
+            counts.iter().sum::<usize>() >= CLIENTS
+        });
+        drop(clients);
+        counts
+    }
+
+    /// Workers change from one to three and to two. The three fail to start once.
+    #[test]
+    fn listeners_are_added_when_they_are_needed_and_go_to_fewer_workers_together() {
+        let mut config = Config::load(&Arguments::default()).unwrap();
+        config.settings.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        let mut listeners = Listeners { inherited: Vec::new(), places: Vec::new() };
+        let one = deal(&mut listeners, &config, 1);
+        listeners.settle(ListenerMode::Auto).unwrap();
+        assert_eq!(shares(&one), [200]);
+
+        config.settings.socket.backlog = 511;
+        assert_eq!(shares(&deal(&mut listeners, &config, 3)), [200, 0, 0], "they may not start");
+        listeners.give_back();
+        assert_eq!(shares(&one), [200]);
+        let three = deal(&mut listeners, &config, 3);
+        listeners.settle(ListenerMode::Auto).unwrap();
+        assert!(shares(&three).iter().all(|&count| count >= 25));
+        assert_eq!((three.addresses, three.sets.len()), (one.addresses, 3));
+
+        let two = deal(&mut listeners, &config, 2);
+        listeners.settle(ListenerMode::Auto).unwrap();
+        assert_eq!(two.sets.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
+        assert!(shares(&two).iter().all(|&count| count >= 25));
+    }
+
+    #[test]
+    fn an_address_that_is_taken_leaves_all_as_it_was() {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = other.local_addr().unwrap();
+        let mut config = Config::load(&Arguments::default()).unwrap();
+        config.settings.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        let mut listeners = Listeners { inherited: Vec::new(), places: Vec::new() };
+        let one = deal(&mut listeners, &config, 1);
+        listeners.settle(ListenerMode::Auto).unwrap();
+        config.settings.listen.push(ListenAddress::One(taken));
+        let sets = [ListenerSet { group: 0, port_offset: 0 }; 2];
+        let why = listeners.deal(&config, &sets).unwrap_err();
+        assert!(matches!(why, StartError::Listen { address, .. } if address == taken), "{why}");
+        assert_eq!((listeners.places.len(), listeners.places[0].rows.len()), (1, 1));
+        assert_eq!(shares(&one), [200]);
     }
 }

@@ -1,6 +1,7 @@
 //! A running server: start it, get its addresses, stop it. There are no signals here, so that a
 //! test can have several servers.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use crate::auto::{self, Resolved};
 use crate::config::{Config, ListenerMode, Settings};
 use crate::error_log::{self, Budget};
 use crate::interrupt_affinity::{InterruptAffinity, Place};
-use crate::layout::Layout;
-use crate::listeners::{self, Listeners};
+use crate::layout::{Layout, Share};
+use crate::listeners::{Dealt, Listeners};
 use crate::local::{CounterBook, Given, Local};
 use crate::partitions::{Machine, Partition};
 use crate::processes::{Ledger, Supervisor, WorkerCommand};
@@ -42,6 +43,7 @@ pub struct Server {
     interrupts: InterruptAffinity,
     spawner: Option<Spawner>,
     site: Arc<Site>,
+    listeners: Listeners,
     _lookout: Lookout,
 }
 
@@ -87,22 +89,22 @@ impl Server {
         let failed = StartError::system("start the spawner of CGI programs");
         let spawner = Spawner::start(&config).map_err(&failed)?;
         let to_spawner = spawner.as_ref().map(Spawner::sender).transpose().map_err(&failed)?;
-        let listeners = listeners::open(&config, &ready.layout.sets)?;
-        let inherited = listeners.are_shared && settings.socket.listeners == ListenerMode::Auto;
+        let mut listeners = Listeners::inherit()?;
+        let dealt = listeners.deal(&config, &ready.layout.sets)?;
+        let inherited = dealt.are_shared && settings.socket.listeners == ListenerMode::Auto;
         ready.layout.exclusive_wakeups |= inherited;
         let reasons = choice.map(|choice| {
-            choice.reasons(settings, &ready.layout, ready.sendfile, listeners.are_shared).into()
+            choice.reasons(settings, &ready.layout, ready.sendfile, dealt.are_shared).into()
         });
         let reasons = reasons.unwrap_or_default();
-        let description = start_line(settings, &ready, &listeners.addresses);
-        let hints = hints(&ready, &listeners);
-        let addresses = listeners.addresses.clone();
+        let description = start_line(settings, &ready, &dealt.addresses);
+        let hints = hints(&ready, &dealt);
+        let addresses = dealt.addresses.clone();
         let (workers, lookout) = match ready.layout.processes {
-            None => WorkerSet::start_threads(&config, &ready, listeners, to_spawner)?,
-            Some(_) => {
-                WorkerSet::start_processes(&config, &ready, &machine, &listeners, to_spawner)?
-            }
+            None => WorkerSet::start_threads(&config, &ready, dealt, to_spawner)?,
+            Some(_) => WorkerSet::start_processes(&config, &ready, &machine, &dealt, to_spawner)?,
         };
+        listeners.settle(settings.socket.listeners)?;
         let interrupts = match settings.partitions.set_irq_affinity {
             true => InterruptAffinity::set(&places(settings, &ready, &addresses)),
             false => InterruptAffinity::default(),
@@ -116,6 +118,7 @@ impl Server {
             interrupts,
             spawner,
             site: ready.site,
+            listeners,
             _lookout: lookout,
         })
     }
@@ -255,6 +258,8 @@ impl Server {
     /// Stops accepting, lets responses finish until the `deadline`, and cuts off the rest. The
     /// errors are those of [`Self::stop_gracefully`].
     pub(crate) fn stop(mut self, deadline: &mut StopDeadline<'_>) -> Result<Summary, String> {
+        // The workers close their copies when they have taken in whoever waits.
+        self.listeners.close();
         let engine = self.workers.engine();
         engine.issue(Order::StopAccepting);
         engine.issue(Order::Drain);
@@ -279,7 +284,7 @@ impl WorkerSet {
     fn start_threads(
         config: &Config,
         ready: &Ready,
-        listeners: Listeners,
+        dealt: Dealt,
         spawner: Option<OwnedFd>,
     ) -> Result<(Self, Lookout), StartError> {
         let log = Log::open(&config.settings.log)?;
@@ -292,7 +297,7 @@ impl WorkerSet {
         let errors = Budget::new().map_err(StartError::system("begin the error log"))?;
         let given = Given { access_log: log.as_ref().map(Log::ends), errors, spawner };
         let lookout = look_out(config, ready, errors)?;
-        let local = Local::start(config, ready, share, listeners.sets, given, counters)?;
+        let local = Local::start(config, ready, share, dealt.sets, given, counters)?;
         Ok((Self::Threads { local, errors, log }, lookout))
     }
 
@@ -300,7 +305,7 @@ impl WorkerSet {
         config: &Config,
         ready: &Ready,
         machine: &Machine,
-        listeners: &Listeners,
+        dealt: &Dealt,
         spawner: Option<OwnedFd>,
     ) -> Result<(Self, Lookout), StartError> {
         let failed = StartError::system("make what worker processes share");
@@ -318,7 +323,7 @@ impl WorkerSet {
             ledger: file,
             spawner,
         };
-        let listeners = deal(layout, listeners).map_err(&failed)?;
+        let listeners = of_shares(layout, dealt).map_err(&failed)?;
         let supervisor = Box::new(Supervisor::start(worker_command, ledger, queue, listeners)?);
         Ok((Self::Processes { supervisor, ledger, log }, lookout))
     }
@@ -401,13 +406,12 @@ fn join(engine: Box<dyn Engine>, have_ended: bool) -> Result<(), String> {
     engine.join().map_err(|why| format!("a worker failed: {why}"))
 }
 
-/// Copies the listeners of each process, one set after the other. The originals stay open here.
-fn deal(layout: &Layout, listeners: &Listeners) -> std::io::Result<Vec<Vec<OwnedFd>>> {
-    let copies = |share: &crate::layout::Share| {
-        let sets = share.parts.iter().flat_map(|part| part.sets.clone());
-        sets.flat_map(|set| &listeners.sets[set]).map(OwnedFd::try_clone).collect()
-    };
-    layout.shares.iter().map(copies).collect()
+/// Copies the sets of listeners of each process.
+fn of_shares(layout: &Layout, dealt: &Dealt) -> io::Result<Vec<Vec<Vec<OwnedFd>>>> {
+    let copies = |set: usize| dealt.sets[set].iter().map(OwnedFd::try_clone).collect();
+    let of_share =
+        |share: &Share| share.parts.iter().flat_map(|part| part.sets.clone()).map(copies).collect();
+    layout.shares.iter().map(of_share).collect()
 }
 
 /// The CPUs of each partition and the addresses where it listens.
@@ -426,11 +430,11 @@ fn places(settings: &Settings, ready: &Ready, all: &[SocketAddr]) -> Vec<Place> 
     ready.partitions.iter().enumerate().map(place).collect()
 }
 
-fn hints(ready: &Ready, listeners: &Listeners) -> Vec<String> {
+fn hints(ready: &Ready, dealt: &Dealt) -> Vec<String> {
     // The program that passes sockets on decides where they listen.
-    let reach = match listeners.are_inherited {
+    let reach = match dealt.are_inherited {
         true => None,
-        false => reach::hint(&listeners.addresses),
+        false => reach::hint(&dealt.addresses),
     };
     reach.into_iter().chain(start_pages::missing(&ready.site)).collect()
 }

@@ -29,6 +29,9 @@ pub enum StartError {
     /// Connections cannot be dealt out by CPU (`socket.listeners = "reuseport-cpu"`).
     #[error("socket.listeners = \"reuseport-cpu\" is not possible here: {0}")]
     DealtByCpu(io::Error),
+    /// The kernel does not let sockets be added at an address that is in use.
+    #[error("cannot open more listeners at addresses where clients are served: {0}")]
+    NewListeners(io::Error),
     /// The access log cannot be opened.
     #[error(transparent)]
     AccessLog(OutputError),

@@ -152,6 +152,32 @@ fn reuse_port_deals_connections_to_all_listeners() {
     drop(clients);
 }
 
+/// One listener that was alone, and two that come after it: they get nothing until they may, and
+/// nothing is lost if they go before that.
+#[test]
+fn listeners_that_are_opened_later_get_no_connections_until_they_may() {
+    const CONNECTIONS: usize = 200;
+    let options = ListenOptions { reuse_port: true, ..ListenOptions::default() };
+    let (first, address) = listen_on(V4, &options);
+    let connect =
+        || -> Vec<_> { (0..CONNECTIONS).map(|_| connect_blocking(address).unwrap()).collect() };
+    for is_kept in [false, true] {
+        deal_among_first(first.as_fd(), 1).unwrap();
+        let later = || listen(address, &options).unwrap();
+        let listeners = [first.try_clone().unwrap(), later(), later()];
+        let clients = connect();
+        assert_eq!(shares(&listeners, CONNECTIONS), [CONNECTIONS, 0, 0]);
+        drop(clients);
+        if is_kept {
+            deal_among_first(first.as_fd(), 3).unwrap();
+            let clients = connect();
+            let counts = shares(&listeners, CONNECTIONS);
+            assert!(counts.iter().all(|&count| count >= 25), "{counts:?}");
+            drop(clients);
+        }
+    }
+}
+
 #[test]
 fn cpu_steering_gives_a_connection_to_the_listener_of_its_cpu() {
     const CONNECTIONS: usize = 20;

@@ -41,31 +41,35 @@ pub(super) struct Process {
 const DESCENDANTS_TIMEOUT_US: u64 = 5_000_000;
 
 impl WorkerCommand {
-    /// Starts the worker process of a place with these listeners. Log lines and reports are sent by
-    /// `uplink`.
+    /// Starts the worker process of a place with these sets of listeners. Log lines and reports are
+    /// sent by `uplink`.
     pub(super) fn start(
         &self,
         place: usize,
         uplink: &OwnedFd,
-        listeners: &[OwnedFd],
+        listeners: &[Vec<OwnedFd>],
     ) -> io::Result<Process> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut passed = vec![
-            OwnedFd::from(theirs),
-            self.configuration.try_clone()?,
-            self.ledger.try_clone()?,
-            uplink.try_clone()?,
+            vec![OwnedFd::from(theirs)],
+            vec![self.configuration.try_clone()?],
+            vec![self.ledger.try_clone()?],
+            vec![uplink.try_clone()?],
         ];
-        for listener in self.spawner.iter().chain(listeners) {
-            passed.push(listener.try_clone()?);
+        let spawner = self.spawner.iter().map(std::slice::from_ref);
+        for set in spawner.chain(listeners.iter().map(Vec::as_slice)) {
+            passed.push(set.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?);
         }
         let mut command = Command::new(&self.program.path);
         command.args(&self.program.arguments);
         command.arg(place.to_string()).arg(&self.machine);
-        command.args(passed.iter().map(|descriptor| descriptor.as_raw_fd().to_string()));
+        command.args(passed.iter().map(|descriptors| {
+            let numbers = descriptors.iter().map(|it| it.as_raw_fd().to_string());
+            numbers.collect::<Vec<_>>().join(",")
+        }));
         // Ctrl-C is for the supervisor, which orders the worker processes to stop.
         command.process_group(0).stdin(Stdio::null());
-        os::inheritance::pass_on(&mut command, passed);
+        os::inheritance::pass_on(&mut command, passed.into_iter().flatten().collect());
         let child = command.spawn()?;
         ours.set_nonblocking(true)?;
         Ok(Process { child, control: ours, received: Vec::new(), is_silent: false, ended_at: None })

@@ -60,7 +60,7 @@ struct Shared {
 }
 
 impl Supervisor {
-    /// Starts a process for each list of listeners and waits until all serve. Lines of the access
+    /// Starts a process for each list of sets of listeners and waits until all serve. Lines of the access
     /// log are handed over to `log`.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Supervisor {
         worker_command: WorkerCommand,
         ledger: Ledger,
         log: Option<Arc<Queue>>,
-        listeners: Vec<Vec<OwnedFd>>,
+        listeners: Vec<Vec<Vec<OwnedFd>>>,
     ) -> Result<Self, StartError> {
         let failed = StartError::system("supervise");
         let shared = Arc::new(Shared::new().map_err(&failed)?);
@@ -155,7 +155,8 @@ impl Shared {
 
 /// A place with its current process.
 struct Place {
-    listeners: Vec<OwnedFd>,
+    /// The sets of listeners of its processes.
+    listeners: Vec<Vec<OwnedFd>>,
     /// The socket from which log lines and reports of its processes are read, and the end that the
     /// processes inherit.
     downlink: Downlink,
@@ -165,7 +166,7 @@ struct Place {
 }
 
 impl Place {
-    fn new(listeners: Vec<OwnedFd>) -> io::Result<Self> {
+    fn new(listeners: Vec<Vec<OwnedFd>>) -> io::Result<Self> {
         let (downlink, uplink) = uplink::pair()?;
         Ok(Self { listeners, downlink, uplink, process: None, deaths: Failures::default() })
     }

@@ -14,7 +14,7 @@ use crate::access_log::LogEnds;
 use crate::applications;
 use crate::config::{Config, WorkerProgram};
 use crate::helper_process;
-use crate::layout::Layout;
+use crate::layout::{Layout, Share};
 use crate::local::{CounterBook, DESCRIPTORS_WIDENED, Given, Local};
 use crate::partitions::Machine;
 use crate::ready::make_ready;
@@ -64,8 +64,8 @@ struct Task {
     configuration: OwnedFd,
     ledger: OwnedFd,
     uplink: Arc<Uplink>,
-    /// Before them, where a route leads to programs, the socket of the spawner.
-    listeners: Vec<OwnedFd>,
+    /// The socket of the spawner, if a route leads to programs, and the sets of listeners.
+    more: Vec<Vec<OwnedFd>>,
 }
 
 impl Task {
@@ -73,17 +73,19 @@ impl Task {
         let [place, machine, descriptors @ ..] = arguments else {
             return Err("too few arguments".into());
         };
-        let take = |number: &String| {
+        let take = |number: &str| {
             let number = number.parse().map_err(|_| format!("{number:?} is no descriptor"))?;
             os::inheritance::take(number).map_err(|why| why.to_string())
         };
-        let mut taken = descriptors.iter().map(take).collect::<Result<Vec<_>, String>>()?;
-        const BEFORE_LISTENERS: usize = 4;
-        if taken.len() < BEFORE_LISTENERS {
+        let all = |numbers: &String| numbers.split(',').map(take).collect();
+        let mut taken: Vec<Vec<OwnedFd>> =
+            descriptors.iter().map(all).collect::<Result<_, String>>()?;
+        const ALONE: usize = 4;
+        if taken.len() < ALONE {
             return Err("too few descriptors".into());
         }
-        let listeners = taken.split_off(BEFORE_LISTENERS);
-        let mut taken = taken.into_iter();
+        let more = taken.split_off(ALONE);
+        let mut taken = taken.into_iter().flatten();
         let mut next = || taken.next().ok_or("too few descriptors");
         Ok(Self {
             place: place.parse().map_err(|_| format!("{place:?} is no place"))?,
@@ -92,7 +94,7 @@ impl Task {
             configuration: next()?,
             ledger: next()?,
             uplink: Arc::new(Uplink::new(next()?)),
-            listeners,
+            more,
         })
     }
 }
@@ -111,10 +113,10 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     let unknown = || format!("there is no place {}", task.place);
     let ledger = all.place(task.place).ok_or_else(unknown)?;
     let share = ready.layout.shares.get(task.place).ok_or_else(unknown)?;
-    let mut listeners = task.listeners;
-    let has_spawner = spawner::is_needed(settings) && !listeners.is_empty();
-    let spawner = has_spawner.then(|| listeners.remove(0));
-    let sets = sort_listeners(&ready.layout, task.place, listeners);
+    let mut more = task.more.into_iter();
+    let spawner = spawner::is_needed(settings).then(|| more.next()).flatten();
+    let spawner = spawner.into_iter().flatten().next();
+    let sets = place_sets(&ready.layout, share, more);
     let given = Given {
         spawner,
         access_log: LogEnds::for_worker_process(&settings.log, &task.uplink, ledger),
@@ -129,16 +131,15 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
         .and_then(Controller::run)
 }
 
-/// Puts the listeners of a place into the sets of the layout.
-fn sort_listeners(layout: &Layout, place: usize, listeners: Vec<OwnedFd>) -> Vec<Vec<OwnedFd>> {
+/// Puts the sets of a share at their places in the layout.
+fn place_sets(
+    layout: &Layout,
+    share: &Share,
+    own: impl Iterator<Item = Vec<OwnedFd>>,
+) -> Vec<Vec<OwnedFd>> {
     let mut sets: Vec<Vec<OwnedFd>> = layout.sets.iter().map(|_| Vec::new()).collect();
-    let own: Vec<usize> =
-        layout.shares[place].parts.iter().flat_map(|part| part.sets.clone()).collect();
-    let for_each = listeners.len() / own.len().max(1);
-    let mut listeners = listeners.into_iter();
-    for set in own {
-        sets[set] = listeners.by_ref().take(for_each).collect();
-    }
+    let places = share.parts.iter().flat_map(|part| part.sets.clone());
+    places.zip(own).for_each(|(place, set)| sets[place] = set);
     sets
 }
 
