@@ -60,8 +60,8 @@ struct Shared {
 }
 
 impl Supervisor {
-    /// Starts a process for each list of sets of listeners and waits until all serve. Lines of the access
-    /// log are handed over to `log`.
+    /// Starts a process for each list of sets of listeners and waits until all serve. Lines of the
+    /// access log are handed over to `log`.
     ///
     /// # Errors
     /// Which process cannot be started, or why it does not serve. No process is left then.

@@ -75,11 +75,12 @@ fn sessions_find_the_capacity(requests: usize, per_s: u64, window: &str, off: f6
         let (0, [Some(held), Some(broke)]) = (status, ends) else { return Err(out) };
         assert!(held < 1.1 * per_s, "the server cannot do more: {out}");
         let replies = of("held", "replies_per_s").unwrap();
-        match (held / per_s - 1.0).abs() <= off && (replies / per_s - 1.0).abs() <= 0.02 {
-            true => assert!(broke > per_s, "{out}"),
-            false => return Err(out),
+        // Other programs may have broken a rate that the server serves.
+        let is_near = |rate: f64, off: f64| (rate / per_s - 1.0).abs() <= off;
+        match is_near(held, off) && is_near(replies, 0.02) && broke > per_s {
+            true => Ok(()),
+            false => Err(out),
         }
-        Ok(())
     });
 }
 
