@@ -5,8 +5,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
-use session::Worker;
+use session::{Connection, Worker};
 
 use crate::jobs::Runner;
 use crate::knobs::{Knob, KnobValues};
@@ -146,7 +147,9 @@ pub struct Start {
     pub partitions: Vec<PartitionStart>,
     /// Runs jobs.
     pub runner: Arc<Runner>,
-    /// The limit on connections of the whole engine.
+    /// The number of connections that are open, in all engines of this process.
+    pub open: Arc<AtomicUsize>,
+    /// The limit on them.
     pub connections_max: usize,
     /// How files are sent: one of the ways in the engine's row.
     pub sendfile: SendfileMode,
@@ -197,10 +200,40 @@ pub struct WorkerStart {
     pub listeners: Vec<OwnedFd>,
 }
 
+/// A connection on its way from one driver to another, and its socket, which nobody watches.
+pub struct Handed {
+    /// The connection, of which no job is out.
+    pub connection: Connection,
+    /// Its socket.
+    pub socket: OwnedFd,
+}
+
+/// Takes the connections of an engine that leaves, on any thread.
+pub trait Heir: Send + Sync {
+    /// Takes a connection, which `release` gives away, without waiting. Returns false, and does not
+    /// call `release`, if it takes no more: its giver keeps the connection.
+    fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool;
+}
+
 /// An engine that runs.
 pub trait Engine: Send {
     /// Issues an order. Does not wait until it is carried out.
     fn issue(&mut self, order: Order);
+
+    /// Who takes connections for this engine; none if it cannot go on with those of others.
+    fn heir(&self) -> Option<Arc<dyn Heir>> {
+        None
+    }
+
+    /// Has the engine accept no more, give its connections to `heir`, each as soon as it can be
+    /// moved, and end when it has none. Others accept from its listeners already. Without an heir,
+    /// and where connections cannot be moved, each ends here, after the response under way. It may
+    /// be called again, when the heir leaves as well.
+    fn leave(&mut self, heir: Option<Arc<dyn Heir>>) {
+        let _ = heir;
+        self.issue(Order::StopAccepting);
+        self.issue(Order::Drain);
+    }
 
     /// Has workers that sleep release what has left the cache meanwhile. A worker that is busy does
     /// so by itself.

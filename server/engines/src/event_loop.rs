@@ -37,5 +37,5 @@ fn plan(knobs: &KnobValues, _: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(gateway::start(SPEC.name, start, Reactor::plain)?))
+    Ok(Box::new(gateway::start(SPEC.name, start, Reactor::plain)?.moving_connections()))
 }

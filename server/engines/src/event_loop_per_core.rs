@@ -46,5 +46,5 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(gateway::start(SPEC.name, start, Reactor::plain)?))
+    Ok(Box::new(gateway::start(SPEC.name, start, Reactor::plain)?.moving_connections()))
 }

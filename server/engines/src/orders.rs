@@ -3,9 +3,12 @@
 use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An order to an engine. Orders are issued in the order of the variants.
+/// An order to an engine. Orders are issued in the order of the variants, of which any may be left
+/// out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
+    /// Give all connections to another engine, which accepts from the same listeners.
+    Leave,
     /// Stop accepting. Connections that wait in a listener's queue are accepted first: closing the
     /// listener would reset them.
     StopAccepting,
@@ -20,6 +23,7 @@ impl Order {
     #[must_use]
     pub fn byte(self) -> u8 {
         match self {
+            Self::Leave => b'l',
             Self::StopAccepting => b's',
             Self::Drain => b'd',
             Self::Abort => b'a',
@@ -29,7 +33,7 @@ impl Order {
     /// The order that this byte stands for, if any.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
-        let all = [Self::StopAccepting, Self::Drain, Self::Abort];
+        let all = [Self::Leave, Self::StopAccepting, Self::Drain, Self::Abort];
         all.into_iter().find(|order| order.byte() == byte)
     }
 
@@ -62,9 +66,10 @@ impl<Cell: Borrow<AtomicU64>> Orders<Cell> {
         self.0.borrow().load(Ordering::SeqCst) != 0
     }
 
-    /// Whether connections are to end: after the response under way, or now.
+    /// Whether no connection is to stay: they go to another engine, or end.
     #[inline]
     pub fn is_ending(&self) -> bool {
-        self.0.borrow().load(Ordering::SeqCst) & (Order::Drain.bit() | Order::Abort.bit()) != 0
+        let ending = Order::Leave.bit() | Order::Drain.bit() | Order::Abort.bit();
+        self.0.borrow().load(Ordering::SeqCst) & ending != 0
     }
 }

@@ -81,6 +81,7 @@ fn start_with(
     let start = Start {
         partitions: vec![PartitionStart { cpus: Vec::new(), workers: vec![worker], more }],
         runner,
+        open: Arc::default(),
         connections_max: 100,
         sendfile: spec.sendfile[0],
         exclusive_wakeups: false,

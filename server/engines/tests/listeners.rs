@@ -83,6 +83,7 @@ impl Door {
         let start = Start {
             partitions: vec![PartitionStart { cpus: Vec::new(), workers, more }],
             runner,
+            open: Arc::default(),
             connections_max: 200,
             sendfile: spec.sendfile[0],
             exclusive_wakeups: false,

@@ -33,8 +33,11 @@ struct Change {
 }
 
 impl InterruptAffinity {
-    /// Writes all settings that can be written.
+    /// Writes all settings that can be written; none without places.
     pub(crate) fn set(places: &[Place]) -> Self {
+        if places.is_empty() {
+            return Self::default();
+        }
         match os::interfaces::addresses() {
             Ok(known) => {
                 let (net, proc) = (Path::new("/sys/class/net"), Path::new("/proc"));

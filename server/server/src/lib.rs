@@ -12,6 +12,7 @@ pub mod config;
 pub mod doctor;
 mod engine_choice;
 mod error_log;
+mod generation;
 mod health;
 mod helper_process;
 mod interrupt_affinity;

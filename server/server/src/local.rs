@@ -2,6 +2,7 @@
 //! and counters.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engines::jobs::Runner;
@@ -18,7 +19,7 @@ use crate::error_log;
 use crate::helper_process;
 use crate::layout::{Part, Share};
 use crate::processes::PlaceLedger;
-use crate::ready::{self, Ready};
+use crate::ready::{CachePlan, Ready};
 use crate::spawner;
 use crate::spool;
 use crate::start_error::StartError;
@@ -31,20 +32,27 @@ const FIRST_LEVEL_SLOTS_TINY: usize = 4;
 /// thread: with several the kernel waits for all CPUs, some ten milliseconds.
 pub(crate) const DESCRIPTORS_WIDENED: u64 = 16_384;
 
-/// What workers are given that all processes of the server share.
+/// What workers are given that others of the server share with them.
 pub(crate) struct Given {
     /// The log of finished requests.
     pub(crate) access_log: Option<LogEnds>,
     pub(crate) errors: error_log::Budget,
     /// The socket at which programs are started, if a route leads to any.
     pub(crate) spawner: Option<OwnedFd>,
+    /// The number of connections that are open in this process.
+    pub(crate) open: Arc<AtomicUsize>,
+    /// The caches of workers that serve the same site, to go on with.
+    pub(crate) caches: Vec<PlannedCache>,
 }
+
+/// A second level of the cache, and what it was made from.
+pub(crate) type PlannedCache = (CachePlan, Arc<Cache<Entry>>);
 
 /// An engine that runs in this process.
 pub(crate) struct Local {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) counters: Arc<CounterBook>,
-    caches: Vec<Arc<Cache<Entry>>>,
+    caches: Vec<PlannedCache>,
     open_files: Caretaker,
     runner: Arc<Runner>,
     /// The number of evictions when workers were last woken because of them.
@@ -84,14 +92,14 @@ impl Local {
         };
         let runner = Arc::new(runner);
         let counters = Arc::new(counters);
-        let caches = Vec::new();
         let mut worker_builder = WorkerBuilder {
             settings,
             ready,
             share,
             log: given.access_log,
             counters: Arc::clone(&counters),
-            caches,
+            former: given.caches,
+            caches: Vec::new(),
         };
         let partitions = worker_builder.partitions(&sets)?;
         // The workers have copies: no other copy, here or in a forked process, may keep a listener
@@ -100,6 +108,7 @@ impl Local {
         let start = Start {
             partitions,
             runner: Arc::clone(&runner),
+            open: given.open,
             connections_max: ready.descriptors.connections,
             sendfile: ready.sendfile,
             exclusive_wakeups: ready.layout.exclusive_wakeups,
@@ -107,10 +116,16 @@ impl Local {
             start_helper: helper_process::starter(config),
         };
         let (spec, caches) = (ready.engine.spec, worker_builder.caches);
-        let open_files = Caretaker::new(runner.open_files(caches.clone()));
+        let all = caches.iter().map(|(_, cache)| Arc::clone(cache)).collect();
+        let open_files = Caretaker::new(runner.open_files(all));
         let engine =
             (spec.start)(start).map_err(|why| StartError::Engine { name: spec.name, why })?;
         Ok(Self { engine, counters, caches, open_files, runner, evictions_reported: 0 })
+    }
+
+    /// The caches, for workers that go on with the same site.
+    pub(crate) fn caches(&self) -> Vec<PlannedCache> {
+        self.caches.clone()
     }
 
     /// Takes the notices since the last call: failures that were handled, and files with problems.
@@ -125,7 +140,7 @@ impl Local {
     /// disk.
     pub(crate) fn do_housekeeping(&mut self) {
         self.open_files.close_due();
-        let evictions = self.caches.iter().map(|cache| cache.evictions()).sum();
+        let evictions = self.caches.iter().map(|(_, cache)| cache.evictions()).sum();
         if std::mem::replace(&mut self.evictions_reported, evictions) != evictions {
             self.engine.do_housekeeping();
         }
@@ -179,7 +194,9 @@ struct WorkerBuilder<'a> {
     share: &'a Share,
     log: Option<LogEnds>,
     counters: Arc<CounterBook>,
-    caches: Vec<Arc<Cache<Entry>>>,
+    /// The caches of workers that serve the same site.
+    former: Vec<PlannedCache>,
+    caches: Vec<PlannedCache>,
 }
 
 impl WorkerBuilder<'_> {
@@ -218,7 +235,7 @@ impl WorkerBuilder<'_> {
     fn worker_factory(&mut self, workers: usize) -> WorkerFactory {
         let (ready, settings) = (self.ready, &self.settings.cache);
         let cache = match self.caches.first() {
-            Some(first) if settings.scope == CacheScope::Process => Arc::clone(first),
+            Some((_, first)) if settings.scope == CacheScope::Process => Arc::clone(first),
             _ => self.cache(workers),
         };
         WorkerFactory {
@@ -245,7 +262,7 @@ impl WorkerBuilder<'_> {
         }
     }
 
-    /// Creates one more cache.
+    /// One more cache: a former one, if it is as this is to be.
     fn cache(&mut self, workers: usize) -> Arc<Cache<Entry>> {
         let (settings, ready) = (self.settings, self.ready);
         let count = |share: &Share| match settings.cache.scope {
@@ -259,9 +276,11 @@ impl WorkerBuilder<'_> {
             CacheScope::Auto | CacheScope::Partition => workers,
             CacheScope::Process => self.share.workers(),
         };
-        let cache =
-            ready::cache(settings, ready.descriptors.cache, all, count(self.share), workers);
-        self.caches.push(Arc::clone(&cache));
+        let plan =
+            CachePlan::new(settings, ready.descriptors.cache, all, count(self.share), workers);
+        let former = self.former.get(self.caches.len()).filter(|(of, _)| *of == plan);
+        let cache = former.map_or_else(|| plan.make(), |(_, cache)| Arc::clone(cache));
+        self.caches.push((plan, Arc::clone(&cache)));
         cache
     }
 }

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use engines::SendfileMode;
-use file_cache::{Budget, Cache};
+use file_cache::{Budget, Cache, PolicyKind};
 use session::{Limits, Listings};
 use site::check::SettingError;
 use site::host::HostSettings;
@@ -24,6 +24,8 @@ use crate::{listeners, modes, spawner};
 /// The parts of a server that need no descriptor.
 pub(crate) struct Ready {
     pub(crate) site: Arc<Site>,
+    /// What the site was made from: the settings, divided among the workers.
+    pub(crate) hosts: Vec<HostSettings>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) listings: Arc<Listings>,
     pub(crate) partitions: Vec<Partition>,
@@ -104,7 +106,8 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
     make_script_roots_absolute(&mut hosts);
     without_effect.extend(bound_calls(&mut hosts, descriptors.calls, &layout));
     Ok(Ready {
-        site: Arc::new(site(config, hosts)?),
+        site: Arc::new(site(config, hosts.clone())?),
+        hosts,
         limits: Arc::new(limits(&settings.limits, &settings.timeouts)),
         listings: listings(descriptors.listings, &layout)
             .map_err(|why| config.unfit("limits.listings_max", why))?,
@@ -267,23 +270,37 @@ fn site(config: &Config, hosts: Vec<HostSettings>) -> Result<Site, ConfigError> 
     })
 }
 
-/// Creates a second level of the cache, for `workers` workers. There are `caches` of them in the
-/// server, and `caches_here` in this process, which has its own descriptors.
-pub(crate) fn cache(
-    settings: &Settings,
-    descriptors: usize,
-    caches: usize,
-    caches_here: usize,
-    workers: usize,
-) -> Arc<Cache<Entry>> {
-    /// Shards per worker, each with a lock: a few, so that two workers seldom need the same.
-    const SHARDS_PER_WORKER: usize = 4;
-    let budget = Budget {
-        bytes: cache_bytes(settings.cache.bytes_max) as usize / caches,
-        descriptors: descriptors / caches_here,
-        entries: settings.cache.entries_max as usize / caches,
-    };
-    Arc::new(Cache::new(settings.cache.policy, budget, workers * SHARDS_PER_WORKER))
+/// What a second level of the cache is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CachePlan {
+    policy: PolicyKind,
+    budget: Budget,
+    shards: usize,
+}
+
+impl CachePlan {
+    /// A cache for `workers` workers. There are `caches` of them in the server, and `caches_here` in
+    /// this process, which has its own descriptors.
+    pub(crate) fn new(
+        settings: &Settings,
+        descriptors: usize,
+        caches: usize,
+        caches_here: usize,
+        workers: usize,
+    ) -> Self {
+        /// Shards per worker, each with a lock: a few, so that two workers seldom need the same.
+        const SHARDS_PER_WORKER: usize = 4;
+        let budget = Budget {
+            bytes: cache_bytes(settings.cache.bytes_max) as usize / caches,
+            descriptors: descriptors / caches_here,
+            entries: settings.cache.entries_max as usize / caches,
+        };
+        Self { policy: settings.cache.policy, budget, shards: workers * SHARDS_PER_WORKER }
+    }
+
+    pub(crate) fn make(self) -> Arc<Cache<Entry>> {
+        Arc::new(Cache::new(self.policy, self.budget, self.shards))
+    }
 }
 
 /// Memory for the cache of the whole server. A server that takes more than it may have is killed,

@@ -327,6 +327,15 @@ impl Connection {
         }
     }
 
+    /// Whether another driver may go on with the connection, with another worker: no job of it is
+    /// out.
+    #[must_use]
+    pub fn is_movable(&self) -> bool {
+        let is_out = matches!(self.state, State::Waiting | State::Streaming | State::Uploading);
+        let stream = self.exchange.as_ref().and_then(|exchange| exchange.stream());
+        !is_out && stream.is_none_or(|stream| stream.is_complete)
+    }
+
     /// Makes the connection close after the current request.
     pub fn drain(&mut self) {
         self.drain_after_next();

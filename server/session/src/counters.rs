@@ -137,6 +137,33 @@ impl Counters {
         }
     }
 
+    /// Adds the numbers of `other`, whose worker has ended. Only one thread may call this at a time.
+    pub fn absorb(&self, other: &Self) {
+        let pairs = self.all().zip(other.all());
+        pairs.for_each(|(own, other)| own.add(other.get()));
+    }
+
+    /// All counters, in the order of their cells.
+    fn all(&self) -> impl Iterator<Item = &Counter> {
+        let connections = [
+            &self.connections_accepted,
+            &self.connections_open,
+            &self.connections_evicted,
+            &self.connections_expired,
+            &self.accept_pauses,
+        ];
+        let requests = [&self.requests, &self.body_bytes];
+        let rest = [
+            &self.cache_hits,
+            &self.cache_misses,
+            &self.jobs_handed_out,
+            &self.cold_sends,
+            &self.bodies_cut_short,
+        ];
+        let requests = requests.into_iter().chain(&self.responses);
+        connections.into_iter().chain(requests).chain(rest).chain(&self.tunnels_open)
+    }
+
     /// Takes back the counts of connections that are open: their process has ended, and may have
     /// been killed.
     pub fn forget_connections(&self) {

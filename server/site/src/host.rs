@@ -20,7 +20,7 @@ use crate::rules::{PathGlobs, default_cache_control};
 const NOT_FOUND_PAGE: &[u8] = b"/404.html";
 
 /// The settings of one virtual host, as an operator writes them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HostSettings {
     /// Host names: exact (`example.com`) or wildcard (`*.example.com`), without a port.
     pub names: Vec<String>,
@@ -66,7 +66,7 @@ pub struct HostSettings {
 }
 
 /// One redirect rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RedirectSettings {
     /// A glob over canonical paths.
     pub from: String,
@@ -77,7 +77,7 @@ pub struct RedirectSettings {
 }
 
 /// A rule that says what answers requests.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RouteSettings {
     /// A glob over canonical paths.
     pub path: String,

@@ -69,7 +69,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?))
+    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?.moving_connections()))
 }
 
 fn make(start: WorkerStart, loop_context: LoopContext) -> io::Result<Loop> {

@@ -82,6 +82,7 @@ impl Bench {
         let start = Start {
             partitions: vec![PartitionStart { cpus: Vec::new(), workers, more }],
             runner: Arc::new(runner),
+            open: Arc::default(),
             connections_max: CONNECTIONS_MAX,
             sendfile: spec.sendfile[0],
             exclusive_wakeups: false,

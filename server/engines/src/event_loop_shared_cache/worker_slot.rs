@@ -228,6 +228,7 @@ fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) 
             more: start.more,
         }],
         runner,
+        open: Arc::default(),
         connections_max: start.connections_max,
         sendfile: common.sendfile,
         exclusive_wakeups: common.exclusive_wakeups,

@@ -111,6 +111,7 @@ impl Bench {
         let engine = (spec.start)(Start {
             partitions: vec![PartitionStart { cpus: Vec::new(), workers, more }],
             runner,
+            open: Arc::default(),
             connections_max: setup.connections_max,
             sendfile: spec.sendfile[0],
             exclusive_wakeups: false,

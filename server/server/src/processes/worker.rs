@@ -121,6 +121,8 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
         spawner,
         access_log: LogEnds::for_worker_process(&settings.log, &task.uplink, ledger),
         errors: all.error_budget(),
+        open: Arc::default(),
+        caches: Vec::new(),
     };
     let count = ready.descriptors.all().min(DESCRIPTORS_WIDENED);
     // If this fails the server still works, but waits when many connections arrive at once.

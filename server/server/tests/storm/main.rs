@@ -1,6 +1,7 @@
 //! Tests that need the process to themselves: they count its descriptors and use most of them.
 //! Tests that can run beside others are in `tests/it`.
 
+mod changes;
 mod client;
 mod cold_files;
 mod direct;

@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use engines::EngineSpec;
 use server::Server;
-use server::config::Arguments;
+use server::config::{Arguments, Config};
 use session::Counters;
 use testkit::Temporary;
 use workload::content::Content;
 
 use crate::swarm::{Swarm, Tally};
 
-const CLIENTS: usize = 2000;
+pub(crate) const CLIENTS: usize = 2000;
 
 /// Sizes around the limits between bodies that are copied, kept in memory, and sent from files.
 const SIZES: &[usize] =
@@ -54,7 +54,7 @@ fn every_byte_is_right_and_nothing_is_left_after_a_storm() {
 }
 
 /// The site, and the names and sizes of its files. The content of a file follows from its name.
-fn files() -> (Temporary, Vec<(String, usize)>) {
+pub(crate) fn files() -> (Temporary, Vec<(String, usize)>) {
     let directory = Temporary::new();
     let names = SIZES.iter().flat_map(|&size| {
         (0..FILES_PER_SIZE).map(move |number| (format!("{size}-{number}.bin"), size))
@@ -69,9 +69,13 @@ fn files() -> (Temporary, Vec<(String, usize)>) {
 }
 
 fn start(directory: &Temporary, spec: &EngineSpec) -> Server {
-    let set = [
-        format!("engine.name={}", spec.name),
-        "partitions.cpus=[\"0\"]".into(),
+    let set = [format!("engine.name={}", spec.name), "partitions.cpus=[\"0\"]".into()];
+    Server::start(&config(directory, &set)).unwrap()
+}
+
+/// The configuration of a server whose clients may take their time.
+pub(crate) fn config(directory: &Temporary, set: &[String]) -> Config {
+    let usual = [
         format!("limits.connections_max={}", CLIENTS + 500),
         "socket.defer_accept_s=0".into(), // accept silent clients too
         "timeouts.head_ms=600000".into(), // half a head may wait for this test to go on,
@@ -80,10 +84,10 @@ fn start(directory: &Temporary, spec: &EngineSpec) -> Server {
     let arguments = Arguments {
         directory: Some(directory.path().join("site")),
         listen: vec!["127.0.0.1:0".into()],
-        set: set.into_iter().chain(crate::under_test::knobs()).collect(),
+        set: usual.into_iter().chain(set.to_vec()).chain(crate::under_test::knobs()).collect(),
         ..Arguments::default()
     };
-    Server::start(&crate::under_test::load(&arguments).unwrap()).unwrap()
+    crate::under_test::load(&arguments).unwrap()
 }
 
 fn storm(
@@ -94,7 +98,20 @@ fn storm(
     seed: u64,
 ) {
     let server = start(directory, spec);
-    let mut swarm = Swarm::new(server.addresses()[0], files, CLIENTS, seed);
+    let swarm = Swarm::new(server.addresses()[0], files, CLIENTS, seed);
+    let tally = storm_on(server, swarm, seconds, &format!("{}, seed {seed:#x}", spec.name), |_| {});
+    println!("{}: seed {seed:#x}: {tally:?}", spec.name);
+}
+
+/// Has a swarm storm a server while `meanwhile` goes on, then stops the server while many
+/// connections rest, and checks that what both have counted agrees. `name` is for messages.
+pub(crate) fn storm_on(
+    mut server: Server,
+    mut swarm: Swarm,
+    seconds: u64,
+    name: &str,
+    mut meanwhile: impl FnMut(&mut Server),
+) -> Tally {
     let is_stopped = Arc::new(AtomicBool::new(false));
     let (settled, is_settled) = mpsc::channel();
     let stopped = Arc::clone(&is_stopped);
@@ -104,27 +121,27 @@ fn storm(
         let _ = settled.send(()); // the receiver may have failed
         swarm.rest_until(&stopped)
     });
+    meanwhile(&mut server);
     // On an error the swarm has panicked, which is reported when its thread is joined.
     let _ = is_settled.recv();
     let counters = server.counters();
     let summary = server.stop_gracefully(Duration::from_secs(20));
     is_stopped.store(true, Ordering::Release);
     let tally = clients.join().unwrap();
-    println!("{}: seed {seed:#x}: {tally:?}", spec.name);
     // Clients that have failed count no further: the counters say nothing then.
-    assert!(tally.failures.is_empty(), "{}: {:#?}", spec.name, tally.failures);
+    assert!(tally.failures.is_empty(), "{name}: {:#?}", tally.failures);
     let summary = summary.unwrap();
-    assert!(!summary.aborted, "{}: connections were cut off", spec.name);
-    add_up(spec, &counters, &tally);
+    assert!(!summary.aborted, "{name}: connections were cut off");
+    add_up(name, &counters, &tally);
+    tally
 }
 
 /// Checks that the counters of the server agree with what the clients have seen.
-fn add_up(spec: &EngineSpec, counters: &[Arc<Counters>], tally: &Tally) {
+fn add_up(name: &str, counters: &[Arc<Counters>], tally: &Tally) {
     // A connection may be counted up by one worker and down by another: only the sum is meaningful.
     let sum = |field: fn(&Counters) -> u64| {
         counters.iter().map(|counters| field(counters)).fold(0, u64::wrapping_add)
     };
-    let name = spec.name;
     assert_eq!(sum(|c| c.connections_open.get()), 0, "{name}: open");
     let accepted = sum(|c| c.connections_accepted.get());
     assert!(accepted <= tally.connected, "{name}: accepted {accepted} of {}", tally.connected);

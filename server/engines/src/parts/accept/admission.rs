@@ -170,6 +170,16 @@ pub(crate) fn find_room<A: Admission>(engine: &mut A, shortage: Shortage) -> Roo
     }
 }
 
+/// Accepts the connections that wait at listeners which are others' from now on. Returns false if
+/// it is to be called again, because some wait for room.
+pub(crate) fn accept_all<A: Admission>(engine: &mut A) -> bool {
+    let listeners = engine.listeners().count();
+    (0..listeners).all(|listener| {
+        let mut rows = (0..BACKLOG_MAX).map(|_| accept_row(engine, listener, BACKLOG_MAX));
+        rows.find(|outcome| *outcome != RowOutcome::Enough).is_none_or(|it| it == RowOutcome::Empty)
+    })
+}
+
 /// Empties the queues of listeners that are about to be closed: closing would reset the connections
 /// in them. A queue holds [`BACKLOG_MAX`] connections; later ones are not waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,7 @@ pub(crate) mod clock;
 pub(crate) mod connections;
 pub(crate) mod cpu_placement;
 pub(crate) mod drive;
+pub(crate) mod inbox;
 pub(crate) mod obey;
 pub(crate) mod reactor;
 pub(crate) mod step;
@@ -27,28 +28,35 @@ use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
 
-use crate::engine::{Engine, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
+use crate::engine::{Engine, Heir, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::lock::lock;
 use crate::orders::{Order, Orders};
 use crate::parts::failures::Failures;
 use cpu_placement::CpuPlacement;
+use inbox::Inboxes;
 
 /// Loops that run, each in a thread.
 pub(crate) struct Loops {
     threads: Vec<JoinHandle<()>>,
     shared: Arc<Shared>,
+    /// Whether they go on with the connections of other engines, and give theirs away.
+    moves_connections: bool,
 }
 
 /// The state that the loops of one engine share.
 pub(crate) struct Shared {
-    /// Connections open in all loops.
-    pub(crate) open: AtomicUsize,
+    /// Connections open in all engines of the process.
+    pub(crate) open: Arc<AtomicUsize>,
     pub(crate) connections_max: usize,
     pub(crate) orders: Orders,
     /// A wake-up call for each loop.
     pub(crate) wakes: Vec<Wake>,
+    /// The connections that other loops have handed to each.
+    pub(crate) inboxes: Inboxes,
+    /// Who gets the connections when the loops leave.
+    heir: Mutex<Option<Arc<dyn Heir>>>,
     /// For each loop, whether another has asked it to close an idle connection.
     room_wanted: Vec<AtomicBool>,
     /// The loop that failed first, and why, in one line.
@@ -173,7 +181,12 @@ impl Loops {
                 partition.workers.into_iter().map(move |worker| (worker, Arc::clone(&more)))
             })
             .collect();
-        let shared = Arc::new(Shared::new(workers.len(), start.connections_max)?);
+        let mut shared = Shared::new(workers.len(), start.connections_max)?;
+        shared.open = start.open;
+        // A loop without listeners works for another.
+        let accepts = |index: &usize| !workers[*index].0.listeners.is_empty();
+        shared.inboxes.takers = (0..workers.len()).filter(accepts).collect();
+        let shared = Arc::new(shared);
         // All loops are made before any thread starts: if something is missing, nothing runs yet.
         let make = |(index, (worker, more)): (usize, (WorkerStart, MakeWorker))| {
             let loop_context = LoopContext {
@@ -199,7 +212,7 @@ impl Loops {
             Ok((thread, make(worker, loop_context)?))
         };
         let made: Vec<_> = workers.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
-        let mut loops = Self { threads: Vec::new(), shared };
+        let mut loops = Self { threads: Vec::new(), shared, moves_connections: false };
         for (thread, run) in made {
             match spawn(thread.name.clone(), Box::new(move || thread.keep_running(run))) {
                 Ok(thread) => loops.threads.push(thread),
@@ -215,6 +228,11 @@ impl Loops {
         Ok(loops)
     }
 
+    /// The same loops, which take connections from their inboxes, and carry out [`Order::Leave`].
+    pub(crate) fn moving_connections(self) -> Self {
+        Self { moves_connections: true, ..self }
+    }
+
     fn wake(&self) {
         self.shared.wakes.iter().for_each(Wake::notify);
     }
@@ -223,11 +241,28 @@ impl Loops {
 impl Engine for Loops {
     fn issue(&mut self, order: Order) {
         self.shared.orders.issue(order);
-        if order == Order::StopAccepting {
+        if matches!(order, Order::Leave | Order::StopAccepting) {
             // The loops empty the queues and close the listeners; a copy would hold them open.
             self.shared.listeners().iter_mut().for_each(Vec::clear);
         }
         self.wake();
+    }
+
+    fn heir(&self) -> Option<Arc<dyn Heir>> {
+        self.moves_connections.then(|| Arc::clone(&self.shared) as Arc<dyn Heir>)
+    }
+
+    fn leave(&mut self, heir: Option<Arc<dyn Heir>>) {
+        match heir.filter(|_| self.moves_connections) {
+            Some(heir) => {
+                *lock(&self.shared.heir) = Some(heir);
+                self.issue(Order::Leave);
+            }
+            None => {
+                self.issue(Order::StopAccepting);
+                self.issue(Order::Drain);
+            }
+        }
     }
 
     /// Wakes each loop: a loop that is woken releases the entries that it need not hold.
@@ -259,10 +294,12 @@ impl Engine for Loops {
 impl Shared {
     pub(crate) fn new(workers: usize, connections_max: usize) -> io::Result<Self> {
         Ok(Self {
-            open: AtomicUsize::new(0),
+            open: Arc::default(),
             connections_max,
             orders: Orders::default(),
             wakes: (0..workers).map(|_| Wake::new()).collect::<io::Result<_>>()?,
+            inboxes: Inboxes::new(workers),
+            heir: Mutex::default(),
             room_wanted: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             failure: OnceLock::new(),
             notices: Mutex::default(),
@@ -295,6 +332,11 @@ impl Shared {
 
     pub(crate) fn is_full(&self) -> bool {
         self.open.load(Ordering::Relaxed) >= self.connections_max
+    }
+
+    /// Who gets the connections, if the loops leave.
+    pub(crate) fn heir(&self) -> Option<Arc<dyn Heir>> {
+        lock(&self.heir).clone()
     }
 
     /// Takes the reports of failures that were handled since the last call.
@@ -355,7 +397,7 @@ impl LoopThread {
         let listeners = {
             let copies_kept = shared.listeners();
             // Under the lock: these copies must not be made after the kept ones were dropped.
-            if shared.orders.is_issued(Order::StopAccepting) {
+            if shared.orders.is_any_issued() {
                 return Ok(None);
             }
             copies(&copies_kept[self.loop_context.index])?
@@ -372,6 +414,7 @@ impl LoopThread {
 
     fn record_failure(&self, why: &str) {
         self.loop_context.shared.listeners()[self.loop_context.index].clear();
+        self.loop_context.shared.close_inbox(self.loop_context.index);
         // The first failure is the one that is reported.
         let _ = self.loop_context.shared.failure.set(format!("{}: {why}", self.name));
         self.notify_failed(false);

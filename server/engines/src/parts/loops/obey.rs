@@ -21,6 +21,10 @@ pub(crate) trait Obey<Cell: Borrow<AtomicU64> = AtomicU64> {
 
     fn obeyed(&mut self) -> &mut Obeyed;
 
+    /// Accepts no more, and gives each connection that can be moved to another engine. Called in
+    /// each turn: more of them can be moved then.
+    fn leave(&mut self) {}
+
     /// Empties the queues of the loop's listeners and closes the listeners. Returns false if it has
     /// to go on in the next turn.
     fn stop_accepting(&mut self) -> bool;
@@ -43,6 +47,9 @@ pub(crate) fn obey<Cell: Borrow<AtomicU64>, L: Obey<Cell>>(this: &mut L) {
 
 #[cold]
 fn obey_issued<Cell: Borrow<AtomicU64>, L: Obey<Cell>>(this: &mut L) {
+    if this.orders().is_issued(Order::Leave) {
+        this.leave();
+    }
     if this.orders().is_issued(Order::StopAccepting) && !this.obeyed().is_closed {
         this.obeyed().is_closed = this.stop_accepting();
     }

@@ -32,11 +32,11 @@ use super::step::{RECEIVE_BYTES, Step, Turn, receive_beside, step};
 use super::transport::Plain;
 use super::watch::{self, Watch};
 use super::{Loop, LoopContext, Shared, run_or_cut_off};
-use crate::engine::{SendfileMode, WorkerStart};
+use crate::engine::{Handed, SendfileMode, WorkerStart};
 use crate::knobs::Knob;
-use crate::orders::Orders;
+use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{
-    ACCEPTS_PER_WAKE, Admission, LastRows, Room, Shortage, accept_row,
+    ACCEPTS_PER_WAKE, Admission, LastRows, Room, Shortage, accept_all, accept_row,
 };
 use crate::parts::accept::gate::{self, Gate};
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY, WatchListeners, refuse};
@@ -360,6 +360,65 @@ impl Reactor {
             && self.closes_inbox()
     }
 
+    /// Takes no connections from others any more, unless there are some on their way. Returns
+    /// whether it takes none.
+    #[cold]
+    #[inline(never)]
+    fn closes_inbox(&mut self) -> bool {
+        let is_closed = self.shared.inboxes.close_if_empty(self.index);
+        if !is_closed {
+            self.take_handed();
+        }
+        is_closed
+    }
+
+    /// Takes in the connections that others have handed over.
+    #[cold]
+    #[inline(never)]
+    fn take_handed(&mut self) {
+        for handed in self.shared.inboxes.take(self.index) {
+            self.adopt(handed);
+        }
+    }
+
+    fn adopt(&mut self, Handed { mut connection, socket }: Handed) {
+        self.worker.counters.connections_open.add(1);
+        if self.obeyed.is_draining {
+            connection.drain();
+        }
+        let Some(socket) = self.make_watchable(socket) else {
+            self.shared.open.fetch_sub(1, Ordering::Relaxed);
+            self.worker.counters.connections_open.subtract(1);
+            return connection.close(&mut self.worker);
+        };
+        let key = self.connections.welcome(connection, socket);
+        match self.shared.orders.is_issued(Order::Abort) {
+            true => self.close(key),
+            false => self.drive(key),
+        }
+    }
+
+    /// Lets go of a connection that others go on with; there must be one of this key.
+    #[cold]
+    fn release(&mut self, key: u64) -> Handed {
+        let mut slot = self.connections.remove(key).expect("a connection is released once");
+        self.work.forget(key, &mut slot);
+        self.watch.forget(slot.socket.as_fd(), &mut slot.watched);
+        self.worker.counters.connections_open.subtract(1);
+        Handed { connection: slot.connection, socket: slot.socket }
+    }
+
+    /// Leaves the listeners to others, who watch them already. Returns false if a connection waits
+    /// there for room: its arrival may have woken this loop alone.
+    fn leave_listeners(&mut self) -> bool {
+        self.listeners.unwatch(&self.watch);
+        let is_left = accept_all(self);
+        if is_left {
+            self.listeners.close(&self.watch);
+        }
+        is_left
+    }
+
     /// How long to wait for events. Before, the calls of applications end that take too long.
     #[inline]
     fn timeout_ms(&mut self) -> Option<u32> {
@@ -460,6 +519,17 @@ impl Obey for Reactor {
 
     fn obeyed(&mut self) -> &mut Obeyed {
         &mut self.obeyed
+    }
+
+    fn leave(&mut self) {
+        let Some(heir) = self.shared.heir() else { return };
+        self.obeyed.is_closed = self.obeyed.is_closed || self.leave_listeners();
+        for key in self.connections.keys() {
+            let Some(slot) = self.connections.get(key) else { continue };
+            if slot.upstream == NO_UPSTREAM && slot.connection.is_movable() {
+                heir.take(&mut || self.release(key));
+            }
+        }
     }
 
     fn stop_accepting(&mut self) -> bool {

@@ -80,6 +80,7 @@ fn start_on(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Observ
     let start = Start {
         partitions,
         runner,
+        open: Arc::default(),
         connections_max: 8,
         sendfile: SendfileMode::NonBlocking,
         exclusive_wakeups: false,

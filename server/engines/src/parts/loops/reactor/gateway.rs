@@ -1,41 +1,24 @@
 //! A gateway: a thread beside a loop, which has a connection of its clients while applications
 //! answer it. It is a loop without listeners, and drives both sockets as any loop does; here is the
 //! way there and back. No loop needs one: it shows what a hand-over costs.
-//!
-//! A connection counts as open in the loop that has accepted it until it is closed, by either: only
-//! the sum of both counters is a number of connections.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use session::{Connection, Job, Phase};
+use session::{Job, Phase};
 
 use super::Reactor;
 use crate::engine::{Start, WorkerStart};
 use crate::knobs::Knob;
-use crate::lock::lock;
-use crate::orders::Order;
 use crate::parts::loops::connections::NO_UPSTREAM;
 use crate::parts::loops::{LoopContext, Loops};
 
 pub(crate) const GATEWAY: Knob = Knob::switch("gateway", 0)
     .about("1: a thread beside each loop has connections while applications answer; 0: the loop");
 
-/// A connection on its way to another loop.
-struct Handed {
-    connection: Connection,
-    socket: OwnedFd,
-}
-
-/// The connections that are on their way to a loop; none once it has ended.
-type Inbox = Mutex<Option<Vec<Handed>>>;
-
 /// What a loop has to know of the one beside it.
 #[derive(Clone)]
 pub(crate) struct Side {
-    own: Arc<Inbox>,
-    others: Arc<Inbox>,
     /// The index of the other loop.
     other: usize,
     is_gateway: bool,
@@ -68,16 +51,11 @@ fn add_gateways(start: &mut Start) -> Vec<Side> {
         if partition.workers.iter().any(|it| it.worker.applications().is_empty()) {
             return Vec::new();
         }
-        let inbox = || Arc::new(Inbox::new(Some(Vec::new())));
-        let inboxes: Vec<_> = (0..loops).map(|_| [inbox(), inbox()]).collect();
         for is_gateway in [false, true] {
-            sides.extend(inboxes.iter().enumerate().map(|(index, [of_loop, of_gateway])| {
-                let (own, others, other) = match is_gateway {
-                    false => (of_loop, of_gateway, first + loops + index),
-                    true => (of_gateway, of_loop, first + index),
-                };
-                let [own, others] = [own, others].map(Arc::clone);
-                Side { own, others, other, is_gateway, over: Vec::new() }
+            sides.extend((0..loops).map(|index| Side {
+                other: first + index + if is_gateway { 0 } else { loops },
+                is_gateway,
+                over: Vec::new(),
             }));
         }
         partition.workers.extend((0..loops).map(|_| WorkerStart {
@@ -128,54 +106,10 @@ impl Reactor {
 
     /// Hands a connection to the other loop. Returns whether it takes one.
     fn hand_over(&mut self, key: u64) -> bool {
-        let Some(Side { others, other, .. }) = &self.side else { return false };
-        let mut inbox = lock(others);
+        let Some(Side { other, .. }) = self.side else { return false };
         // What is about to end goes on where it is.
-        let Some(handed) = inbox.as_mut().filter(|_| !self.obeyed.is_draining) else {
-            return false;
-        };
-        let Some(mut slot) = self.connections.remove(key) else { return true };
-        self.watch.forget(slot.socket.as_fd(), &mut slot.watched);
-        handed.push(Handed { connection: slot.connection, socket: slot.socket });
-        let is_first = handed.len() == 1;
-        drop(inbox);
-        if is_first {
-            self.shared.wakes[*other].notify();
-        }
-        true
-    }
-
-    /// Takes in the connections that the other loop has handed over.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn take_handed(&mut self) {
-        let Some(Side { own, .. }) = &self.side else { return };
-        let handed = lock(own).as_mut().map(std::mem::take).unwrap_or_default();
-        handed.into_iter().for_each(|it| self.adopt(it));
-    }
-
-    fn adopt(&mut self, Handed { mut connection, socket }: Handed) {
-        if self.obeyed.is_draining {
-            connection.drain();
-        }
-        let key = self.connections.welcome(connection, socket);
-        match self.shared.orders.is_issued(Order::Abort) {
-            true => self.close(key),
-            false => self.drive(key),
-        }
-    }
-
-    /// Takes no connections any more, unless there are some on their way. Returns whether it has
-    /// none.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn closes_inbox(&mut self) -> bool {
-        let Some(Side { own, .. }) = &self.side else { return true };
-        lock(own).take_if(|handed| handed.is_empty());
-        let is_closed = lock(own).is_none();
-        if !is_closed {
-            self.take_handed();
-        }
-        is_closed
+        let is_staying = self.obeyed.is_draining;
+        let shared = Arc::clone(&self.shared);
+        !is_staying && shared.hand_to(other, || self.release(key))
     }
 }

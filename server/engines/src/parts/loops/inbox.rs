@@ -1,0 +1,74 @@
+//! The way of connections from one driver to another: each loop has an inbox, which its wake-up
+//! call announces.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Shared;
+use crate::engine::{Handed, Heir};
+use crate::lock::lock;
+
+/// The connections that are on their way to a loop; none once it takes no more.
+type Inbox = Mutex<Option<Vec<Handed>>>;
+
+/// The inboxes of the loops of one engine.
+pub(crate) struct Inboxes {
+    of_loops: Vec<Inbox>,
+    /// The loops that take connections of other engines.
+    pub(super) takers: Vec<usize>,
+    /// The number of connections that came from other engines.
+    taken: AtomicUsize,
+}
+
+impl Inboxes {
+    /// Inboxes for so many loops, none of which takes connections of other engines.
+    pub(super) fn new(loops: usize) -> Self {
+        let inbox = || Inbox::new(Some(Vec::new()));
+        let of_loops = std::iter::repeat_with(inbox).take(loops).collect();
+        Self { of_loops, takers: Vec::new(), taken: AtomicUsize::new(0) }
+    }
+
+    /// Takes what has come for a loop.
+    pub(crate) fn take(&self, index: usize) -> Vec<Handed> {
+        lock(&self.of_loops[index]).as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Closes the inbox of a loop unless something is in it. Returns whether it is closed.
+    pub(crate) fn close_if_empty(&self, index: usize) -> bool {
+        let mut inbox = lock(&self.of_loops[index]);
+        inbox.take_if(|handed| handed.is_empty());
+        inbox.is_none()
+    }
+}
+
+impl Shared {
+    /// Hands a connection to one of the loops. Returns false, and does not call `release`, if that
+    /// takes no more.
+    pub(crate) fn hand_to(&self, index: usize, release: impl FnOnce() -> Handed) -> bool {
+        let mut inbox = lock(&self.inboxes.of_loops[index]);
+        let Some(waiting) = inbox.as_mut() else { return false };
+        waiting.push(release());
+        let is_first = waiting.len() == 1;
+        drop(inbox);
+        if is_first {
+            self.wakes[index].notify();
+        }
+        true
+    }
+
+    /// Closes the connections that are on their way to a loop which has failed for good.
+    pub(super) fn close_inbox(&self, index: usize) {
+        let waiting = lock(&self.inboxes.of_loops[index]).take().unwrap_or_default();
+        self.open.fetch_sub(waiting.len(), Ordering::Relaxed);
+    }
+}
+
+impl Heir for Shared {
+    /// The loops take connections in turn.
+    fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool {
+        let Inboxes { takers, taken, .. } = &self.inboxes;
+        let first = taken.fetch_add(1, Ordering::Relaxed);
+        let taker = |index: usize| takers[first.wrapping_add(index) % takers.len()];
+        (0..takers.len()).any(|index| self.hand_to(taker(index), &mut *release))
+    }
+}

@@ -1,0 +1,397 @@
+//! The workers that were started together, for one configuration. A server has one such set that
+//! accepts, and beside it, for a while after a change, former ones that leave.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use engines::{Engine, Heir, Order};
+use session::Counters;
+use site::Site;
+use site::host::HostSettings;
+
+use crate::access_log::Log;
+use crate::applications::{self, Lookout};
+use crate::auto::{self, Resolved};
+use crate::config::{Config, ListenerMode, Settings};
+use crate::error_log::{self, Budget};
+use crate::interrupt_affinity::Place;
+use crate::layout::{Layout, Share};
+use crate::listeners::{Dealt, Listeners};
+use crate::local::{CounterBook, Given, Local};
+use crate::partitions::{Machine, Partition};
+use crate::processes::{Ledger, Supervisor, WorkerCommand};
+use crate::ready::{Ready, make_ready};
+use crate::report;
+use crate::spawner::{self, Spawner};
+use crate::start_error::StartError;
+use crate::start_line::start_line;
+use crate::stop_deadline::WORKERS_END_US;
+use crate::{names, reach, start_pages};
+
+/// What stays while workers come and go.
+pub(crate) struct Lasting {
+    pub(crate) listeners: Listeners,
+    pub(crate) spawner: Option<Spawner>,
+    pub(crate) log: Option<Log>,
+    /// The number of connections that are open in the server's own process.
+    open: Arc<AtomicUsize>,
+}
+
+/// Workers that were started together.
+pub(crate) struct Generation {
+    workers: Workers,
+    served: Arc<Served>,
+    errors: Budget,
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// What interrupts are to be steered to, if they are.
+    pub(crate) places: Vec<Place>,
+    /// One line: what is served, where and how.
+    pub(crate) description: String,
+    /// Advice for the start.
+    pub(crate) hints: Vec<String>,
+    /// Why the engine was chosen, if by rule.
+    pub(crate) reasons: Vec<String>,
+    /// How long connections may take that cannot be moved when these workers leave.
+    drain_us: u64,
+    /// When those are cut off, if the workers leave.
+    leaves_until: Option<u64>,
+    is_cut_off: bool,
+}
+
+/// A site, and what goes with it.
+struct Served {
+    hosts: Vec<HostSettings>,
+    site: Arc<Site>,
+    _lookout: Lookout,
+}
+
+/// The workers, in threads or processes.
+enum Workers {
+    /// Threads of this process.
+    Threads(Local),
+    /// Worker processes, and the ledger that they count in.
+    Processes(Box<Supervisor>, Ledger),
+}
+
+/// What is left of workers that have ended.
+pub(crate) struct Ended {
+    pub(crate) counters: Vec<Arc<Counters>>,
+    pub(crate) log_lines_dropped: u64,
+    /// The failure that ended a worker, or that workers wait and do not end.
+    pub(crate) outcome: Result<(), String>,
+}
+
+impl Lasting {
+    pub(crate) fn new() -> Result<Self, StartError> {
+        let listeners = Listeners::inherit()?;
+        Ok(Self { listeners, spawner: None, log: None, open: Arc::default() })
+    }
+}
+
+impl Generation {
+    /// Starts workers, which accept when this returns. `former` are those that accept now.
+    ///
+    /// # Errors
+    /// What could not be opened or started. Nothing has changed then.
+    pub(crate) fn start(
+        config: &Config,
+        lasting: &mut Lasting,
+        former: Option<&Self>,
+    ) -> Result<Self, StartError> {
+        let machine = Machine::inspect();
+        let Resolved { config, choice } = auto::resolve(config, &machine);
+        let settings = &config.settings;
+        let mut ready = make_ready(&config, &machine)?;
+        if let Some(warning) = ready.descriptors.warning(machine.descriptors_max) {
+            report(&warning);
+        }
+        ready.without_effect.iter().for_each(|line| report(line));
+        spawner::check_folders(settings)
+            .map_err(StartError::system("use a directory of CGI programs"))?;
+        // First, so that it has nothing of what the server opens.
+        let failed = StartError::system("start the spawner of CGI programs");
+        if lasting.spawner.is_none() {
+            lasting.spawner = Spawner::start(&config).map_err(&failed)?;
+        }
+        let spawner = lasting.spawner.as_ref().map(Spawner::sender).transpose().map_err(&failed)?;
+        let dealt = lasting.listeners.deal(&config, &ready.layout.sets)?;
+        let inherited = dealt.are_shared && settings.socket.listeners == ListenerMode::Auto;
+        ready.layout.exclusive_wakeups |= inherited;
+        if lasting.log.is_none() {
+            lasting.log = Log::open(&settings.log)?;
+        }
+        let reasons = choice.map(|choice| {
+            choice.reasons(settings, &ready.layout, ready.sendfile, dealt.are_shared).into()
+        });
+        let (addresses, description) =
+            (dealt.addresses.clone(), start_line(settings, &ready, &dealt.addresses));
+        let hints = hints(&ready, &dealt);
+        let places = match settings.partitions.set_irq_affinity {
+            true => places_of(settings, &ready, &addresses),
+            false => Vec::new(),
+        };
+        let started = match ready.layout.processes {
+            None => start_threads(&config, &mut ready, lasting, former, dealt, spawner),
+            Some(_) => start_processes(&config, &ready, &machine, lasting, &dealt, spawner),
+        };
+        let (workers, served, errors) = started.inspect_err(|_| lasting.listeners.give_back())?;
+        if let Err(why) = lasting.listeners.settle(settings.socket.listeners) {
+            report(&why.to_string());
+        }
+        Ok(Self {
+            workers,
+            served,
+            errors,
+            addresses,
+            places,
+            description,
+            hints,
+            reasons: reasons.unwrap_or_default(),
+            drain_us: 1000 * settings.timeouts.drain_ms,
+            leaves_until: None,
+            is_cut_off: false,
+        })
+    }
+
+    pub(crate) fn site(&self) -> &Site {
+        &self.served.site
+    }
+
+    /// Who takes the connections of former workers.
+    pub(crate) fn heir(&mut self) -> Option<Arc<dyn Heir>> {
+        self.engine().heir()
+    }
+
+    /// Has the workers leave, in favour of others that accept already.
+    pub(crate) fn leave(&mut self, heir: Option<Arc<dyn Heir>>) {
+        self.leaves_until.get_or_insert(os::clock::now() + self.drain_us);
+        self.engine().leave(heir);
+    }
+
+    /// Issues an order to all workers.
+    pub(crate) fn issue(&mut self, order: Order) {
+        self.is_cut_off |= order == Order::Abort;
+        self.engine().issue(order);
+    }
+
+    /// Whether workers that leave, or were ordered to end, have ended. Those that leave are cut off
+    /// when their time is over.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        let is_late = self.leaves_until.is_some_and(|until| until <= os::clock::now());
+        let has_ended = self.engine().is_finished();
+        if is_late && !has_ended && !self.is_cut_off {
+            let counters = self.counters();
+            let open = counters.iter().map(|it| it.connections_open.get());
+            let open = open.fold(0, u64::wrapping_add);
+            report(&format!("{open} connections could not be moved in time and are cut off"));
+            self.issue(Order::Abort);
+        }
+        has_ended
+    }
+
+    /// The counters of all workers that there have been.
+    pub(crate) fn counters(&self) -> Vec<Arc<Counters>> {
+        match &self.workers {
+            Workers::Threads(local) => local.counters.all(),
+            Workers::Processes(_, ledger) => ledger.counters(),
+        }
+    }
+
+    /// The ids of the worker processes; none if they are threads of this process.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        match &self.workers {
+            Workers::Threads(_) => Vec::new(),
+            Workers::Processes(supervisor, _) => supervisor.pids(),
+        }
+    }
+
+    /// Which worker has ended by a failure, and why.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        match &self.workers {
+            Workers::Threads(local) => local.engine.failure(),
+            Workers::Processes(supervisor, _) => supervisor.failure(),
+        }
+    }
+
+    /// Takes the failures that were handled since the last call; worker processes report their own.
+    pub(crate) fn take_notices(&self) -> Vec<String> {
+        match &self.workers {
+            Workers::Threads(local) => local.take_notices(),
+            Workers::Processes(..) => Vec::new(),
+        }
+    }
+
+    /// The engine's internal state, in lines.
+    pub(crate) fn engine_status(&self) -> Vec<String> {
+        match &self.workers {
+            Workers::Threads(local) => local.engine.status(),
+            Workers::Processes(..) => Vec::new(),
+        }
+    }
+
+    pub(crate) fn do_housekeeping(&mut self) {
+        if let Workers::Threads(local) = &mut self.workers {
+            local.do_housekeeping();
+        }
+    }
+
+    fn engine(&mut self) -> &mut dyn Engine {
+        match &mut self.workers {
+            Workers::Threads(local) => &mut *local.engine,
+            Workers::Processes(supervisor, _) => &mut **supervisor,
+        }
+    }
+
+    /// Waits for the end of all workers after the order to end. Workers that do not end are left as
+    /// they are.
+    pub(crate) fn end(mut self) -> Ended {
+        let have_ended = ends_soon(self.engine());
+        let (outcome, counters, log_lines_dropped) = match self.workers {
+            Workers::Threads(local) => (join(local.engine, have_ended), local.counters.all(), 0),
+            Workers::Processes(supervisor, ledger) => {
+                (join(supervisor, have_ended), ledger.counters(), ledger.lines_dropped())
+            }
+        };
+        match self.errors.take_left_out() {
+            0 => {}
+            count => report(&format!("{count} lines of the error log were left out at the end")),
+        }
+        Ended { counters, log_lines_dropped, outcome }
+    }
+}
+
+/// What has been started of a generation.
+type Started = (Workers, Arc<Served>, Budget);
+
+/// Starts workers in threads of this process. They go on with the site and the caches of the
+/// `former` ones if the hosts are the same.
+fn start_threads(
+    config: &Config,
+    ready: &mut Ready,
+    lasting: &Lasting,
+    former: Option<&Generation>,
+    dealt: Dealt,
+    spawner: Option<OwnedFd>,
+) -> Result<Started, StartError> {
+    let share = ready.layout.shares.first();
+    let share = share.expect("there is a partition, and this process is to serve it").clone();
+    let errors = Budget::new().map_err(StartError::system("begin the error log"))?;
+    let mut caches = Vec::new();
+    let same = former.filter(|it| it.served.hosts == ready.hosts);
+    let served = match same.map(|it| (&it.workers, &it.served)) {
+        Some((Workers::Threads(local), served)) => {
+            caches = local.caches();
+            ready.site = Arc::clone(&served.site);
+            Arc::clone(served)
+        }
+        _ => look_out(config, ready, errors)?,
+    };
+    let access_log = lasting.log.as_ref().map(Log::ends);
+    let open = Arc::clone(&lasting.open);
+    let given = Given { access_log, errors, spawner, open, caches };
+    let counters = CounterBook::default();
+    let local = Local::start(config, ready, &share, dealt.sets, given, counters)?;
+    Ok((Workers::Threads(local), served, errors))
+}
+
+fn start_processes(
+    config: &Config,
+    ready: &Ready,
+    machine: &Machine,
+    lasting: &Lasting,
+    dealt: &Dealt,
+    spawner: Option<OwnedFd>,
+) -> Result<Started, StartError> {
+    let failed = StartError::system("make what worker processes share");
+    let queue = lasting.log.as_ref().map(Log::queue);
+    let layout = &ready.layout;
+    let finding_cells = applications::finding_cells(&ready.site);
+    let (file, ledger) = Ledger::create(layout.shares.len(), finding_cells).map_err(&failed)?;
+    applications::share_findings(&ready.site, ledger.findings());
+    let errors = ledger.error_budget();
+    let served = look_out(config, ready, errors)?;
+    let worker_command = WorkerCommand {
+        program: config.worker_program.clone(),
+        machine: machine.to_string(),
+        configuration: os::shared_memory::create_text(&config.show()).map_err(&failed)?,
+        ledger: file,
+        spawner,
+    };
+    let listeners = of_shares(layout, dealt).map_err(&failed)?;
+    let supervisor = Supervisor::start(worker_command, ledger, queue, listeners)?;
+    Ok((Workers::Processes(Box::new(supervisor), ledger), served, errors))
+}
+
+/// Looks the names of applications up, and begins to find out more.
+fn look_out(config: &Config, ready: &Ready, errors: Budget) -> Result<Arc<Served>, StartError> {
+    names::look_up(&ready.site).iter().for_each(|notice| report(notice));
+    let report = error_log::line_logger(config.settings.log.errors, errors);
+    let lookout = Lookout::begin(&ready.site, report)
+        .map_err(StartError::system("start a thread that looks after applications"))?;
+    let (hosts, site) = (ready.hosts.clone(), Arc::clone(&ready.site));
+    Ok(Arc::new(Served { hosts, site, _lookout: lookout }))
+}
+
+/// Whether all workers end within the time that they have for it.
+fn ends_soon(engine: &dyn Engine) -> bool {
+    const TURN: Duration = Duration::from_millis(5);
+    let until_us = os::clock::now() + WORKERS_END_US;
+    loop {
+        match engine.is_finished() {
+            true => return true,
+            false if os::clock::now() >= until_us => return false,
+            false => std::thread::sleep(TURN),
+        }
+    }
+}
+
+/// Joins the workers of an engine. Those that have not ended stay as they are, with all that they
+/// use, until the process ends.
+fn join(engine: Box<dyn Engine>, have_ended: bool) -> Result<(), String> {
+    if !have_ended {
+        std::mem::forget(engine);
+        return Err(format!(
+            "workers still wait {} s after connections were cut off, probably for a file system \
+             that does not answer: the server ends without them",
+            WORKERS_END_US / 1_000_000
+        ));
+    }
+    engine.join().map_err(|why| format!("a worker failed: {why}"))
+}
+
+/// Copies the sets of listeners of each process.
+fn of_shares(layout: &Layout, dealt: &Dealt) -> io::Result<Vec<Vec<Vec<OwnedFd>>>> {
+    let copies = |set: usize| dealt.sets[set].iter().map(OwnedFd::try_clone).collect();
+    let of_share =
+        |share: &Share| share.parts.iter().flat_map(|part| part.sets.clone()).map(copies).collect();
+    layout.shares.iter().map(of_share).collect()
+}
+
+/// The CPUs of each partition and the addresses where it listens.
+fn places_of(settings: &Settings, ready: &Ready, all: &[SocketAddr]) -> Vec<Place> {
+    let own = &settings.partitions.listen;
+    let place = |(index, partition): (usize, &Partition)| {
+        let addresses: Vec<IpAddr> = match own.get(index) {
+            Some(list) => {
+                let sockets = list.iter().flat_map(|address| address.socket_addresses());
+                sockets.map(|address| address.ip()).collect()
+            }
+            None => all.iter().map(SocketAddr::ip).collect(),
+        };
+        (partition.cpus.clone(), addresses)
+    };
+    ready.partitions.iter().enumerate().map(place).collect()
+}
+
+fn hints(ready: &Ready, dealt: &Dealt) -> Vec<String> {
+    // The program that passes sockets on decides where they listen.
+    let reach = match dealt.are_inherited {
+        true => None,
+        false => reach::hint(&dealt.addresses),
+    };
+    reach.into_iter().chain(start_pages::missing(&ready.site)).collect()
+}
