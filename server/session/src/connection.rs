@@ -336,6 +336,19 @@ impl Connection {
         !is_out && stream.is_none_or(|stream| stream.is_complete)
     }
 
+    /// Takes the connection out, for another driver, and leaves one that is closed.
+    #[must_use]
+    pub fn release(&mut self) -> Self {
+        let closed = Self {
+            exchange: None,
+            state: State::Closed { reset: false },
+            peer: self.peer,
+            after: After::Close,
+            ..*self
+        };
+        std::mem::replace(self, closed)
+    }
+
     /// Makes the connection close after the current request.
     pub fn drain(&mut self) {
         self.drain_after_next();

@@ -17,6 +17,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::client::{self, Client};
 use super::runtime_state::RuntimeState;
+use crate::engine::Handed;
 use crate::parts::accept::admission::{
     Admission, LastRows, Room, RowOutcome, Shortage, accept_row,
 };
@@ -45,6 +46,13 @@ impl Drop for Acceptor {
     }
 }
 
+/// Goes on with a connection of another engine.
+pub(super) fn adopt(state: &Arc<RuntimeState>, Handed { connection, socket }: Handed) {
+    state.this_thread().worker.counters.connections_open.add(1);
+    state.adopt();
+    tokio::spawn(client::serve(Client::new(Arc::clone(state), connection, socket)));
+}
+
 /// A listener, watched by the runtime, which reports an arrival only once.
 struct Queue {
     state: Arc<RuntimeState>,
@@ -68,6 +76,9 @@ impl Acceptor {
                 RowOutcome::Waits | RowOutcome::NoRoom => nap().await,
             }
             state.is_room_wanted.store(false, Ordering::Release);
+        }
+        if state.is_leaving() {
+            return Ok(()); // each arrival has woken those who watch the listener, too
         }
         let mut last = LastRows::default();
         while !last.take(&mut queue) {

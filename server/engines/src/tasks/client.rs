@@ -17,7 +17,8 @@ use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::{Sleep, sleep};
 
 use super::calls::{TaskLine, lent, poll_call};
-use super::runtime_state::{ABORT, Control, DRAIN, LEAVE, RuntimeState, ThreadContext};
+use super::runtime_state::{ABORT, Control, DRAIN, LEAVE, MAKE_ROOM, RuntimeState, ThreadContext};
+use crate::engine::Handed;
 use crate::jobs::Runner;
 use crate::parts::applications::client_call::ClientCall;
 use crate::parts::disk::helpers::{
@@ -42,6 +43,9 @@ pub(super) struct Client {
     /// before, the outcome is dropped.
     out: Option<JoinHandle<Outcome>>,
     call: ClientCall<TaskLine>,
+    /// Whether the connection is to go to another engine.
+    is_leaving: bool,
+    has_moved: bool,
     is_closed: bool,
 }
 
@@ -110,8 +114,19 @@ impl Client {
     pub(super) fn new(state: Arc<RuntimeState>, connection: Connection, socket: OwnedFd) -> Self {
         let (ready, control) = (Ready::default(), Arc::default());
         let socket = Some(Socket::Fresh(socket));
-        let (slot, out, call) = (None, None, ClientCall::NONE);
-        Self { state, connection, socket, ready, control, slot, out, call, is_closed: false }
+        Self {
+            state,
+            connection,
+            socket,
+            ready,
+            control,
+            slot: None,
+            out: None,
+            call: ClientCall::NONE,
+            is_leaving: false,
+            has_moved: false,
+            is_closed: false,
+        }
     }
 
     /// Enters the registry: from now on the task can be sent orders.
@@ -263,16 +278,20 @@ impl Client {
 
     /// Carries out the task's orders. Returns whether the task is to end. This is not the trait of
     /// the loops (`parts/loops/obey.rs`): a task has no listener to close, and an order of its own,
-    /// to leave if it rests.
+    /// to make room if it rests.
     fn obey(&mut self) -> bool {
-        if self.control.orders.load(Ordering::Relaxed) == 0 {
+        if self.control.orders.load(Ordering::Relaxed) == 0 && !self.is_leaving {
             return false;
         }
         let orders = self.control.orders.swap(0, Ordering::AcqRel);
+        self.is_leaving |= orders & LEAVE != 0;
+        if self.is_leaving && self.moves() {
+            return true;
+        }
         if orders & DRAIN != 0 {
             self.connection.drain();
         }
-        if orders & LEAVE != 0 {
+        if orders & MAKE_ROOM != 0 {
             let rests = self.connection.phase() == Phase::Idle;
             if rests && !self.has_input() {
                 self.state.this_thread().worker.counters.connections_evicted.add(1);
@@ -281,6 +300,27 @@ impl Client {
             self.state.call_for_room(); // still without room: acceptors choose another connection
         }
         orders & ABORT != 0
+    }
+
+    /// Gives the connection to another engine, if it can be moved. Returns whether it has gone.
+    #[cold]
+    fn moves(&mut self) -> bool {
+        if self.call.is_out() || self.out.is_some() || !self.connection.is_movable() {
+            return false;
+        }
+        let Some(heir) = self.state.loop_context.shared.heir() else { return false };
+        let (place, connection) = (&mut self.socket, &mut self.connection);
+        if place.is_none() {
+            return false;
+        }
+        self.has_moved = heir.take(&mut || {
+            let socket = match place.take().expect("it was just looked at") {
+                Socket::Fresh(socket) => socket,
+                Socket::Watched(socket) => socket.into_inner(),
+            };
+            Handed { connection: connection.release(), socket }
+        });
+        self.has_moved
     }
 
     /// Closes the connection, if that was not done yet.
@@ -314,7 +354,7 @@ impl Drop for Client {
     /// Closes the connection, however the task ends: by itself, by a panic, or with the runtime.
     fn drop(&mut self) {
         self.close();
-        self.state.leave(self.slot);
+        self.state.leave(self.slot, self.has_moved);
     }
 }
 

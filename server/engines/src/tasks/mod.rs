@@ -45,7 +45,6 @@ use crate::engine::{
 };
 use crate::knobs::KnobValues;
 use crate::lock::lock;
-use crate::orders::Order;
 use crate::parts::loops::reactor;
 use crate::parts::loops::{Loop, LoopContext, Loops, Shared};
 use runtime_state::{RuntimeState, orders_to_tasks};
@@ -84,7 +83,8 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
             let runtime = build(Builder::new_current_thread(), &loop_context)?;
             Ok(Box::new(move || serve(runtime, parts_of_runtime, loop_context)) as Loop)
         };
-        return Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?));
+        let loops = Loops::start_replaceable(SPEC.name, start, make)?;
+        return Ok(Box::new(loops.moving_connections()));
     }
     start_stealing(start)
 }
@@ -128,7 +128,7 @@ fn start_stealing(mut start: Start) -> io::Result<Box<dyn Engine>> {
             (others.cpus.clone(), RuntimeParts { workers, listeners: first.listeners });
         Ok(Box::new(move || serve_stealing(&cpus, parts_of_runtime, loop_context)) as Loop)
     };
-    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?))
+    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?.moving_connections()))
 }
 
 fn serve_stealing(
@@ -182,16 +182,19 @@ fn serve(
 }
 
 /// Passes on the orders of the engine to the tasks, until none is left.
-async fn oversee(state: &RuntimeState, wake: LoopWake) -> io::Result<()> {
+async fn oversee(state: &Arc<RuntimeState>, wake: LoopWake) -> io::Result<()> {
     let wake = watch(wake, Interest::READABLE)?;
     let flags = Arc::clone(&wake.get_ref().shared);
     let mut sent = 0;
     loop {
-        if flags.orders.is_issued(Order::StopAccepting) {
+        let handed = flags.inboxes.take(wake.get_ref().index);
+        handed.into_iter().for_each(|it| acceptor::adopt(state, it));
+        if flags.orders.is_any_issued() {
             state.call_acceptors();
         }
         let orders = orders_to_tasks(&flags.orders);
-        if sent != orders {
+        // The engine that is to have connections may be another than at the last order to leave.
+        if sent != orders || state.is_leaving() {
             sent = orders;
             state.notify_all(sent);
         }

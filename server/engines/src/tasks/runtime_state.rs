@@ -28,19 +28,21 @@ use crate::parts::loops::reactor;
 use crate::parts::loops::step::RECEIVE_BYTES;
 
 /// The order to a task to make room: to close its connection if that rests.
-pub(super) const LEAVE: u8 = 1;
+pub(super) const MAKE_ROOM: u8 = 1;
 /// The order to a task to finish the response under way and then close.
 pub(super) const DRAIN: u8 = 2;
 /// The order to a task to close now.
 pub(super) const ABORT: u8 = 4;
+/// The order to a task to give its connection to another engine, as soon as it can be moved.
+pub(super) const LEAVE: u8 = 8;
 
 /// The orders to every task that follow from those that were issued to the engine. A task has a
 /// byte of its own for its orders: it takes them out as it carries them out, while those of the
-/// engine stay, and [`LEAVE`] is for one task and is no order of the engine.
+/// engine stay, and [`MAKE_ROOM`] is for one task and is no order of the engine.
 pub(super) fn orders_to_tasks(issued: &Orders) -> u8 {
-    let drain = if issued.is_issued(Order::Drain) { DRAIN } else { 0 };
-    let abort = if issued.is_issued(Order::Abort) { ABORT } else { 0 };
-    drain | abort
+    let all = [(Order::Leave, LEAVE), (Order::Drain, DRAIN), (Order::Abort, ABORT)];
+    let orders = all.into_iter().filter(|(order, _)| issued.is_issued(*order));
+    orders.fold(0, |sum, (_, order)| sum | order)
 }
 
 /// The number of tasks' turns for which one reading of the clock is exact enough, unless the thread
@@ -197,9 +199,14 @@ impl RuntimeState {
         self.threads.iter().any(is_logging)
     }
 
-    /// Counts a connection, whose task will [`RuntimeState::enter`].
+    /// Counts a connection that was accepted, whose task will [`RuntimeState::enter`].
     pub(super) fn admit(&self) {
         self.loop_context.shared.open.fetch_add(1, Ordering::Relaxed);
+        self.adopt();
+    }
+
+    /// Counts a connection that comes from another engine, as [`RuntimeState::admit`] does.
+    pub(super) fn adopt(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -228,8 +235,8 @@ impl RuntimeState {
     }
 
     /// Counts off a connection, and takes its task out of the registry if it is there. The socket
-    /// must be closed already.
-    pub(super) fn leave(&self, slot: Option<usize>) {
+    /// must be closed already, or have gone with the connection (`has_moved`).
+    pub(super) fn leave(&self, slot: Option<usize>, has_moved: bool) {
         if let Some(slot) = slot {
             let mut registry = lock(&self.registry);
             let task = registry.tasks[slot].take();
@@ -237,7 +244,9 @@ impl RuntimeState {
             drop(registry);
             drop(task); // it may hold the last reference to the task
         }
-        self.loop_context.shared.open.fetch_sub(1, Ordering::Relaxed);
+        if !has_moved {
+            self.loop_context.shared.open.fetch_sub(1, Ordering::Relaxed);
+        }
         let was = self.open.fetch_sub(1, Ordering::AcqRel);
         self.call_for_room();
         if was == 1 && self.is_ending() {
@@ -266,7 +275,7 @@ impl RuntimeState {
                 {
                     // A connection that was ordered to leave does not count as resting any more.
                     task.control.rests_since.store(0, Ordering::Relaxed);
-                    task.notify(LEAVE);
+                    task.notify(MAKE_ROOM);
                     return true;
                 }
             }
@@ -291,7 +300,13 @@ impl RuntimeState {
     }
 
     pub(super) fn is_accepting(&self) -> bool {
-        !self.loop_context.shared.orders.is_issued(Order::StopAccepting)
+        let orders = &self.loop_context.shared.orders;
+        !orders.is_issued(Order::StopAccepting) && !self.is_leaving()
+    }
+
+    /// Whether other engines watch the listeners, and are to get the connections.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.loop_context.shared.orders.is_issued(Order::Leave)
     }
 
     /// Wakes the acceptors, so that they check again what they wait for.
@@ -328,9 +343,11 @@ impl RuntimeState {
 
     /// Whether no connection is left and none will come.
     pub(super) fn is_over(&self) -> bool {
+        let LoopContext { shared, index, .. } = &self.loop_context;
         self.is_ending()
             && self.acceptors_left.load(Ordering::Acquire) == 0
             && self.open.load(Ordering::Acquire) == 0
+            && shared.inboxes.close_if_empty(*index)
     }
 
     pub(super) fn is_ending(&self) -> bool {
