@@ -51,6 +51,8 @@ pub(super) struct Cluster {
     /// The first worker's counters, where open connections are counted: one thread counts a
     /// connection in and another out, and a counter has one writer at a time.
     gauge: Mutex<Arc<Counters>>,
+    /// Whether connections of another engine wait for room here.
+    pub(super) is_room_wanted: AtomicBool,
     /// The number of kernel threads that accept: each may have a connection that is not counted.
     accepting: AtomicUsize,
     pub(super) is_draining: AtomicBool,
@@ -91,6 +93,8 @@ pub(super) struct Poller {
     pub(super) found: Vec<u32>,
     pub(super) obeyed: Obeyed,
     pub(super) is_aborting: bool,
+    /// Whether all fibers have been notified that their connections are to go to another engine.
+    pub(super) is_leaving: bool,
     /// When connections to applications are to be closed that no call has used in time.
     pub(super) next_close: Option<Tick>,
 }
@@ -120,6 +124,7 @@ impl Cluster {
             shared: Arc::clone(&loop_context.shared),
             connections: AtomicUsize::new(0),
             gauge: Mutex::new(Arc::clone(&worker.counters)),
+            is_room_wanted: AtomicBool::new(false),
             accepting: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
             failure: OnceLock::new(),
@@ -134,6 +139,7 @@ impl Cluster {
                 found: Vec::new(),
                 obeyed: Obeyed::default(),
                 is_aborting: false,
+                is_leaving: false,
                 next_close: None,
             }),
             settings,
@@ -213,19 +219,32 @@ impl Cluster {
             || self.connections.load(Ordering::Relaxed) >= self.settings.connections_max
     }
 
-    /// Counts a connection that has come.
+    /// Counts a connection that was accepted.
     pub(super) fn count_in(&self) {
         self.shared.open.fetch_add(1, Ordering::Relaxed);
+        self.count_in_moved();
+    }
+
+    /// Counts a connection that has come from another engine.
+    pub(super) fn count_in_moved(&self) {
         self.connections.fetch_add(1, Ordering::SeqCst);
         lock(&self.gauge).connections_open.add(1);
     }
 
-    /// Counts off a connection that has gone.
+    /// Counts off a connection that was closed.
     pub(super) fn count_out(&self) {
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
+        self.count_out_moved();
+    }
+
+    /// Counts off a connection that has gone to another engine.
+    pub(super) fn count_out_moved(&self) {
         lock(&self.gauge).connections_open.subtract(1);
         self.connections.fetch_sub(1, Ordering::SeqCst);
         self.wake_poller_if_ending();
+        if self.is_room_wanted.load(Ordering::SeqCst) {
+            self.wake_poller();
+        }
     }
 
     /// Counts off all connections that are still counted, when all have gone.
@@ -277,11 +296,17 @@ impl Cluster {
     pub(super) fn is_over(&self, poller: &Poller) -> bool {
         let is_none = |count: &AtomicUsize| count.load(Ordering::SeqCst) == 0;
         let is_ordered = poller.obeyed.is_closed && self.is_ending();
-        is_ordered && is_none(&self.accepting) && is_none(&self.connections)
+        is_ordered
+            && is_none(&self.accepting)
+            && is_none(&self.connections)
+            && self.shared.inboxes.close_if_empty(self.first)
     }
 
     fn is_ending(&self) -> bool {
-        self.is_draining.load(Ordering::SeqCst) || self.shared.orders.is_issued(Order::Abort)
+        let orders = &self.shared.orders;
+        self.is_draining.load(Ordering::SeqCst)
+            || orders.is_issued(Order::Abort)
+            || orders.is_issued(Order::Leave)
     }
 
     pub(super) fn listeners(&self) -> RwLockReadGuard<'_, Listeners> {

@@ -5,7 +5,7 @@ use std::io;
 use std::mem;
 use std::net::SocketAddr;
 use std::ops::DerefMut;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,9 +20,12 @@ use super::ready::Work;
 use super::routine::{Routine, Suspension};
 use super::state::FiberEvents;
 use super::table::{Slot, SlotContent};
+use crate::engine::Handed;
 use crate::jobs::Runner;
 use crate::orders::{Order, Orders};
-use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
+use crate::parts::accept::admission::{
+    Admission, LastRows, Room, Shortage, accept_all, accept_row,
+};
 use crate::parts::accept::listeners::{Accepted, LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::applications::table::MARK;
 use crate::parts::disk::work_queue::WorkQueue;
@@ -214,6 +217,10 @@ impl KernelThread {
                 }
             }
             Pause::Blocked => cluster.run_later(index),
+            Pause::Left(routine) if routine.is_moving() => {
+                drop(content);
+                self.give(cluster, slot, index, routine);
+            }
             Pause::Left(routine) if routine.is_parked() => {
                 let deadline = routine.deadline();
                 *content = SlotContent::Parked(Box::new(routine));
@@ -239,6 +246,34 @@ impl KernelThread {
             None => routine.leave(self),
         }
         matches!(content, SlotContent::Fiber(_))
+    }
+
+    /// Gives the connection of a fiber to another engine. If that takes no more it is served on.
+    #[cold]
+    fn give(&self, cluster: &Cluster, slot: &Slot, index: u32, routine: Routine) {
+        let Routine::Connection(mut fiber) = routine else { return };
+        if mem::take(&mut fiber.is_watched) {
+            let _ = cluster.epoll.remove(fiber.socket.as_fd()); // it is in the set
+        }
+        let mut fiber = Some(fiber);
+        let mut release = || {
+            let fiber = fiber.take().expect("a connection is released once");
+            Handed { connection: fiber.connection, socket: fiber.socket }
+        };
+        let has_gone = cluster.shared.heir().is_some_and(|heir| heir.take(&mut release));
+        match fiber {
+            Some(mut fiber) if !has_gone => {
+                fiber.is_moving = false;
+                fiber.is_leaving = false; // until the next order
+                *slot.content() = SlotContent::Parked(Box::new(Routine::Connection(fiber)));
+                cluster.run_later(index);
+            }
+            _ => {
+                *slot.content() = SlotContent::Vacant;
+                cluster.table.vacate(index);
+                cluster.count_out_moved();
+            }
+        }
     }
 
     #[inline]
@@ -281,6 +316,9 @@ impl KernelThread {
         if cluster.listeners().next_check().is_some_and(|moment| moment <= self.worker.now()) {
             cluster.listeners_mut().resume(&cluster.epoll, self.worker.now())?;
         }
+        if cluster.is_room_wanted.load(Ordering::SeqCst) {
+            self.adopt_all(cluster);
+        }
         obey(&mut Poll { thread: self, cluster, poller });
         cluster.ready.end_poll(&mut poller.found);
         Ok(())
@@ -305,6 +343,8 @@ impl KernelThread {
                 self.evict();
             }
             poller.next_close = Some(self.worker.now());
+            poller.is_leaving = false; // others are to have the connections, maybe
+            self.adopt_all(cluster);
             cluster.ready.call_all();
         } else if event.key == POLLER_WAKE_KEY {
             cluster.poller_wake.clear();
@@ -322,11 +362,12 @@ impl KernelThread {
         self.accept_with(|admission| accept_row(admission, listener, count));
     }
 
-    fn accept_with<T>(&mut self, accept: impl FnOnce(&mut ClusterAdmission<'_>) -> T) {
+    fn accept_with<T>(&mut self, accept: impl FnOnce(&mut ClusterAdmission<'_>) -> T) -> T {
         let cluster = Arc::clone(&self.cluster);
         cluster.begin_accepting();
-        accept(&mut ClusterAdmission { thread: self, cluster: &cluster });
+        let outcome = accept(&mut ClusterAdmission { thread: self, cluster: &cluster });
         cluster.end_accepting();
+        outcome
     }
 
     /// Has a new fiber serve a connection. Returns false if none could be made: then the connection
@@ -341,6 +382,26 @@ impl KernelThread {
         true
     }
 
+    /// Goes on with the connections that come from another engine. Those for which there is no room
+    /// wait: some here may be closed, or end.
+    #[cold]
+    fn adopt_all(&mut self, cluster: &Cluster) {
+        let mut handed = cluster.shared.inboxes.take(cluster.first).into_iter();
+        while let Some(one) = handed.next() {
+            if self.is_aborting() {
+                cluster.shared.open.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            if let Err(one) = adopt(cluster, one) {
+                cluster.shared.inboxes.put_back(cluster.first, [one].into_iter().chain(handed));
+                cluster.is_room_wanted.store(true, Ordering::SeqCst);
+                self.evict();
+                return;
+            }
+        }
+        cluster.is_room_wanted.store(false, Ordering::SeqCst);
+    }
+
     /// Closes the connection that has been idle longest. Returns whether there was one.
     pub(super) fn evict(&mut self) -> bool {
         let cluster = Arc::clone(&self.cluster);
@@ -351,6 +412,10 @@ impl KernelThread {
 
     pub(super) fn is_draining(&self) -> bool {
         self.cluster.is_draining.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.cluster.shared.orders.is_issued(Order::Leave)
     }
 
     pub(super) fn is_aborting(&self) -> bool {
@@ -367,6 +432,20 @@ impl KernelThread {
         }
         timeout_ms(now, [cluster.timers.sleep(until)])
     }
+}
+
+/// Has a new fiber go on with a connection of another engine; gives it back if there is no room.
+fn adopt(cluster: &Cluster, handed: Handed) -> Result<(), Handed> {
+    let mut handed = Some(handed);
+    let spawned = cluster.spawn(|key| {
+        let Handed { connection, socket } = handed.take().expect("a fiber is made once");
+        Routine::connection(connection, socket, key)
+    });
+    if let Ok(Some(key)) = spawned {
+        cluster.count_in_moved();
+        cluster.run_later(key as u32);
+    }
+    handed.map_or(Ok(()), Err)
 }
 
 /// Handles an event of a connection to an application.
@@ -405,6 +484,20 @@ impl Obey for Poll<'_> {
 
     fn obeyed(&mut self) -> &mut Obeyed {
         &mut self.poller.obeyed
+    }
+
+    /// Notifies all fibers, once for each order: each tries again before it rests.
+    fn leave(&mut self) {
+        if !self.poller.obeyed.is_closed {
+            self.cluster.listeners().unwatch(&self.cluster.epoll);
+            self.poller.obeyed.is_closed = self.thread.accept_with(|it| accept_all(it));
+        }
+        if self.poller.obeyed.is_closed {
+            self.cluster.listeners_mut().close(&self.cluster.epoll);
+        }
+        if !mem::replace(&mut self.poller.is_leaving, true) {
+            self.cluster.table.notify_all(FiberEvents::LEAVE, &mut self.poller.found);
+        }
     }
 
     fn stop_accepting(&mut self) -> bool {

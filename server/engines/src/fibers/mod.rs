@@ -52,7 +52,6 @@ use session::Worker;
 use crate::engine::{Engine, EngineSpec, PartitionStart, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::KnobValues;
 use crate::lock::lock;
-use crate::orders::Order;
 use crate::parts::loops::{LoopContext, Loops};
 
 use self::knobs::{BLOCKING_THREADS, CLUSTERS, KNOBS, THREADS_PER_CLUSTER};
@@ -103,7 +102,7 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
             left[index / threads].abandon();
         }
     };
-    Ok(Box::new(Loops::start_related(SPEC.name, start, make, failed)?))
+    Ok(Box::new(Loops::start_related(SPEC.name, start, make, failed)?.moving_connections()))
 }
 
 /// The place of a cluster, and of its replacement if it fails. The kernel threads of a cluster that
@@ -144,7 +143,7 @@ impl Place {
             if let Some(cluster) = cluster.filter(|cluster| cluster.failure().is_none()) {
                 return Ok(cluster);
             }
-            if state.is_abandoned || loop_context.shared.orders.is_issued(Order::StopAccepting) {
+            if state.is_abandoned || loop_context.shared.orders.is_any_issued() {
                 return Err(io::Error::other("the first thread of its cluster is not replaced"));
             }
             let waited = self.changed.wait_timeout(state, CHECK);

@@ -33,6 +33,10 @@ pub(super) struct ConnectionFiber {
     pub(super) is_new: bool,
     /// Whether the socket is in the epoll set.
     pub(super) is_watched: bool,
+    /// Whether the connection is to go to another engine, as soon as it can be moved.
+    pub(super) is_leaving: bool,
+    /// Whether it goes now.
+    pub(super) is_moving: bool,
     pub(super) has_left: bool,
 }
 
@@ -71,6 +75,8 @@ impl Routine {
             call: ClientCall::NONE,
             is_new: true,
             is_watched: false,
+            is_leaving: false,
+            is_moving: false,
             has_left: false,
         })
     }
@@ -78,6 +84,11 @@ impl Routine {
     /// Whether the routine is to go on later, with another stack.
     pub(super) fn is_parked(&self) -> bool {
         matches!(self, Self::Connection(fiber) if !fiber.has_left)
+    }
+
+    /// Whether the routine's connection goes to another engine now.
+    pub(super) fn is_moving(&self) -> bool {
+        matches!(self, Self::Connection(fiber) if fiber.is_moving)
     }
 
     /// The moment until which the routine may rest.
@@ -90,6 +101,12 @@ impl Routine {
 }
 
 impl ConnectionFiber {
+    /// Whether the connection can be moved to another engine.
+    pub(super) fn is_movable(&self) -> bool {
+        let is_away = !matches!(self.blocking_work, BlockingWork::None) || self.call.is_out();
+        !is_away && self.connection.is_movable()
+    }
+
     pub(super) fn deadline(&self) -> Tick {
         self.call.deadline(self.connection.deadline()).unwrap_or(NEVER)
     }

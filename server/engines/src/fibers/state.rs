@@ -43,10 +43,12 @@ impl FiberEvents {
     pub(super) const CALL_HUNG_UP: Self = Self(1 << 17);
     /// The fiber's call, which waited for a place, has one.
     pub(super) const PLACE: Self = Self(1 << 18);
+    /// The fiber's connection is to go to another engine, as soon as it can be moved.
+    pub(super) const LEAVE: Self = Self(1 << 19);
     /// All events of a call.
     pub(super) const OF_CALL: Self = Self(0xf << 15);
 
-    const ALL: u64 = 0x7ff << 8;
+    const ALL: u64 = 0xfff << 8;
 
     /// What an event of the fiber's socket says.
     #[inline]

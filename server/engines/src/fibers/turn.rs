@@ -102,6 +102,7 @@ impl ConnectionFiber {
         if events.has(FiberEvents::DRAIN) || (self.is_new && thread.is_draining()) {
             self.connection.drain();
         }
+        self.is_leaving |= events.has(FiberEvents::LEAVE) || (self.is_new && thread.is_leaving());
         let aborts = events.has(FiberEvents::ABORT) || (self.is_new && thread.is_aborting());
         self.is_new = false;
         // While the fiber was away its client had no chance: what it brings back comes first.
@@ -142,6 +143,10 @@ impl ConnectionFiber {
     fn rest(&mut self, thread: &mut KernelThread) -> Next<Suspension> {
         if self.call.is_out() {
             self.call.end_unwanted(&self.connection);
+        }
+        if self.is_leaving && self.is_movable() {
+            self.is_moving = true;
+            return Next::Leave; // the kernel thread gives the connection away
         }
         if !self.is_watched {
             self.is_watched = true;

@@ -18,6 +18,7 @@ const MOVING: &[(&str, &[&str])] = &[
     ("event-loop", &[]),
     ("event-loop-per-core", &["workers=3"]),
     ("event-loop-helpers", &["workers=2", "helpers=1"]),
+    ("fibers", &[]),
     ("tasks", &[]),
 ];
 

@@ -33,6 +33,12 @@ impl Inboxes {
         lock(&self.of_loops[index]).as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Puts back what a loop has no room for yet.
+    pub(crate) fn put_back(&self, index: usize, handed: impl Iterator<Item = Handed>) {
+        let mut inbox = lock(&self.of_loops[index]);
+        inbox.get_or_insert_default().extend(handed);
+    }
+
     /// Closes the inbox of a loop unless something is in it. Returns whether it is closed.
     pub(crate) fn close_if_empty(&self, index: usize) -> bool {
         let mut inbox = lock(&self.of_loops[index]);
