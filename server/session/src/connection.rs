@@ -336,6 +336,11 @@ impl Connection {
         !is_out && stream.is_none_or(|stream| stream.is_complete)
     }
 
+    /// Tells a connection its client's address which was not known when it began.
+    pub fn set_peer(&mut self, peer: SocketAddr) {
+        self.peer = peer;
+    }
+
     /// Takes the connection out, for another driver, and leaves one that is closed.
     #[must_use]
     pub fn release(&mut self) -> Self {

@@ -23,6 +23,7 @@
 mod accepting;
 mod calls;
 mod knobs;
+mod leaving;
 mod ring_loop;
 mod socket;
 
@@ -57,7 +58,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
     os::ring::check(sizes(&start.knobs, start.connections_max)).map_err(|why| refusal(&why))?;
-    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, RingLoop::make)?))
+    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, RingLoop::make)?.moving_connections()))
 }
 
 /// Why rings cannot run on this machine, if they cannot.

@@ -50,17 +50,17 @@ const HELPERS_KEY: u64 = u64::MAX - 1;
 pub(super) struct RingLoop {
     // Dropped first: the ring releases all sockets.
     pub(super) ring: Ring,
-    accepting: Accepting,
+    pub(super) accepting: Accepting,
     pub(super) connections: Connections<Slot<RingSocket>>,
     pub(super) worker: Worker,
-    work: BlockingWork,
+    pub(super) work: BlockingWork,
     /// The applications that answer requests, and the connections to them.
     pub(super) table: Table<RingLine>,
     /// The descriptors that wake the loop: its own wake-up call, and that of its helpers.
     wake: Rc<Descriptor>,
     helpers_wake: Option<Rc<Descriptor>>,
-    shared: Arc<Shared>,
-    index: usize,
+    pub(super) shared: Arc<Shared>,
+    pub(super) index: usize,
     placement: CpuPlacement,
     /// The buffer in which responses are gathered.
     buffer: Box<[u8]>,
@@ -72,17 +72,19 @@ pub(super) struct RingLoop {
     /// The bytes that connections did not want when they came, and how many these may be: as many
     /// as multishot receives of one connection may bring before they are cancelled. A client that
     /// sends more while others have sent much is cut off.
-    excess_bytes: u64,
+    pub(super) excess_bytes: u64,
     excess_bytes_max: u64,
     /// Whether a receive is submitted once for all that comes: not while much has come that was not
     /// wanted.
     receives_many: bool,
     /// The waits for the end of connections that do not receive.
-    ends: HashMap<u64, Operation>,
-    is_accepting: bool,
+    pub(super) ends: HashMap<u64, Operation>,
+    pub(super) is_accepting: bool,
+    /// Whether connections go to another engine.
+    is_leaving: bool,
     /// Whether the listeners were closed in this turn.
     has_just_closed: bool,
-    obeyed: Obeyed,
+    pub(super) obeyed: Obeyed,
 }
 
 impl RingLoop {
@@ -130,6 +132,7 @@ impl RingLoop {
             receives_many: false,
             ends: HashMap::new(),
             is_accepting: true,
+            is_leaving: false,
             has_just_closed: false,
             obeyed: Obeyed::default(),
         };
@@ -194,6 +197,7 @@ impl RingLoop {
                 self.ring.poll_readable(WAKE_KEY, &self.wake);
                 // Other loops may have evicted entries that this worker still holds.
                 self.worker.do_housekeeping();
+                self.adopt_all();
                 if self.shared.is_room_wanted(self.index) {
                     self.evict();
                 }
@@ -291,10 +295,13 @@ impl RingLoop {
         }
     }
 
-    /// Goes on with one connection until it waits for something, yields or closes.
+    /// Goes on with one connection until it waits for something, yields or closes, or has gone to
+    /// another engine.
     #[inline]
-    fn drive(&mut self, key: u64) {
-        self.go_on(key, false);
+    pub(super) fn drive(&mut self, key: u64) {
+        if !self.is_leaving || !self.gives(key) {
+            self.go_on(key, false);
+        }
     }
 
     /// Has the ring report when the socket, if it is full, has room again.
@@ -324,7 +331,7 @@ impl RingLoop {
     }
 
     /// Closes a connection. Its socket is closed with the last operation under way on it.
-    fn close(&mut self, key: u64) {
+    pub(super) fn close(&mut self, key: u64) {
         if let Some(mut slot) = self.connections.remove(key) {
             self.work.forget(key, &mut slot);
             self.excess_bytes -= slot.socket.take_excess();
@@ -352,7 +359,7 @@ impl RingLoop {
     }
 
     /// Finds a place for a connection, or has it wait for one.
-    fn place(&mut self, socket: Descriptor) {
+    pub(super) fn place(&mut self, socket: Descriptor) {
         match !self.is_full() || find_room(self, Shortage::Places) == Room::Made {
             true => self.welcome(socket),
             false => self.accepting.waiting.push_back(socket),
@@ -434,8 +441,12 @@ impl RingLoop {
     }
 
     fn is_over(&self) -> bool {
-        let is_ending = self.obeyed.is_draining || self.shared.orders.is_issued(Order::Abort);
-        self.obeyed.is_closed && is_ending && self.connections.len() == 0
+        let is_issued = |order| self.shared.orders.is_issued(order);
+        let is_ending = self.obeyed.is_draining || self.is_leaving || is_issued(Order::Abort);
+        self.obeyed.is_closed
+            && is_ending
+            && self.connections.len() == 0
+            && self.shared.inboxes.close_if_empty(self.index)
     }
 
     /// How long to wait for events. Before, the calls of applications end that take too long.
@@ -540,6 +551,14 @@ impl Obey for RingLoop {
 
     fn obeyed(&mut self) -> &mut Obeyed {
         &mut self.obeyed
+    }
+
+    fn leave(&mut self) {
+        self.is_leaving = true;
+        self.obeyed.is_closed = self.obeyed.is_closed || self.leave_listeners();
+        for key in self.connections.keys() {
+            self.gives(key);
+        }
     }
 
     /// Stops accepting. Accepts that are under way have to end first, which takes turns.

@@ -82,11 +82,16 @@ impl RingSocket {
     /// client's next bytes wait in the kernel, as in an event loop.
     pub(super) fn count_excess(&mut self, ring: &mut Ring, bytes: u64) {
         self.excess_bytes += bytes;
-        if let Some(receiving) = self.receiving
-            && !std::mem::replace(&mut self.is_receive_cancelled, true)
-        {
+        self.cancel_receive(ring);
+    }
+
+    /// Cancels the receive that is under way. Returns whether there was one: it ends later.
+    pub(super) fn cancel_receive(&mut self, ring: &mut Ring) -> bool {
+        let Some(receiving) = self.receiving else { return false };
+        if !std::mem::replace(&mut self.is_receive_cancelled, true) {
             ring.cancel(receiving);
         }
+        true
     }
 
     /// Takes the number of bytes that came while the connection did not want any.

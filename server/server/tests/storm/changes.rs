@@ -20,6 +20,7 @@ const MOVING: &[(&str, &[&str])] = &[
     ("event-loop-helpers", &["workers=2", "helpers=1"]),
     ("fibers", &[]),
     ("tasks", &[]),
+    ("rings", &[]),
 ];
 
 /// The time between two changes.
