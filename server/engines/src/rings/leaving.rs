@@ -38,8 +38,7 @@ impl RingLoop {
         let Some(heir) = self.shared.heir() else { return false };
         let Some(slot) = self.connections.get(key) else { return true };
         let is_movable = slot.upstream == NO_UPSTREAM && slot.connection.is_movable();
-        // A full socket is waited for, and not sent to.
-        let is_sending = slot.socket.is_sending() && !slot.ready.is_full;
+        let is_sending = slot.socket.is_sending_bytes();
         if !is_movable || is_sending || slot.socket.cancel_receive(&mut self.ring) {
             return false;
         }

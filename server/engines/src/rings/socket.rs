@@ -15,6 +15,8 @@ pub(super) struct RingSocket {
     is_receive_cancelled: bool,
     /// The operation that sends, or waits for room in the socket's send buffer.
     sending: Option<Operation>,
+    /// Whether it waits for room.
+    is_waiting_for_room: bool,
     /// Whether the stream has ended and the connection has not been told yet.
     pub(super) is_at_end: bool,
     /// The number of bytes received while the connection did not want any: what a multishot
@@ -29,6 +31,7 @@ impl RingSocket {
             receiving: None,
             is_receive_cancelled: false,
             sending: None,
+            is_waiting_for_room: false,
             is_at_end: false,
             excess_bytes: 0,
         }
@@ -36,8 +39,15 @@ impl RingSocket {
 
     /// Makes sure that the ring reports when the socket, which is full, has room again.
     pub(super) fn wait_for_room(&mut self, ring: &mut Ring, key: u64) {
-        let descriptor = &self.descriptor;
-        self.sending.get_or_insert_with(|| ring.poll_writable(key, descriptor));
+        if self.sending.is_none() {
+            self.sending = Some(ring.poll_writable(key, &self.descriptor));
+            self.is_waiting_for_room = true;
+        }
+    }
+
+    /// Whether an operation sends.
+    pub(super) fn is_sending_bytes(&self) -> bool {
+        self.sending.is_some() && !self.is_waiting_for_room
     }
 
     /// Whether an operation sends, or waits for room.
@@ -63,6 +73,7 @@ impl RingSocket {
     #[inline]
     pub(super) fn sending_ended(&mut self) {
         self.sending = None;
+        self.is_waiting_for_room = false;
     }
 
     /// Records that the receive has ended, for any reason.

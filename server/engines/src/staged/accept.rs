@@ -14,10 +14,10 @@ use std::sync::atomic::Ordering;
 use os::epoll::{Epoll, EventBuffer, Interest};
 use session::{Connection, Tick, Worker};
 
-use super::client::{BoxedClient, Client};
+use super::client::{BoxedClient, Client, Counted};
 use super::controllers::TokenBucket;
 use super::pipeline::Pipeline;
-use crate::engine::WorkerStart;
+use crate::engine::{Handed, WorkerStart};
 use crate::orders::Order;
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
@@ -104,8 +104,17 @@ impl Accept {
     /// Handles a wake-up call of other loops, or for orders, which are checked in each turn.
     fn handle_wake(&mut self) {
         self.worker.do_housekeeping();
+        self.adopt_all();
         if self.shared.is_room_wanted(self.index) {
             self.pipeline.request_eviction();
+        }
+    }
+
+    /// Passes on the connections that come from another engine, as if they were accepted.
+    fn adopt_all(&mut self) {
+        for Handed { connection, socket } in self.shared.inboxes.take(self.index) {
+            let counted = Counted::already(&self.shared);
+            self.accepted.push(Box::new(Client::new(connection, socket, counted)));
         }
     }
 
@@ -147,7 +156,10 @@ impl Accept {
         if self.shared.orders.is_issued(Order::Abort) {
             return true;
         }
-        if self.closing.is_none() && self.shared.orders.is_issued(Order::StopAccepting) {
+        let is_leaving = self.shared.orders.is_issued(Order::Leave);
+        if self.closing.is_none()
+            && (is_leaving || self.shared.orders.is_issued(Order::StopAccepting))
+        {
             self.closing = Some(LastRows::default());
         }
         let Some(mut last) = self.closing.filter(|_| self.requested.is_none()) else {
@@ -155,7 +167,22 @@ impl Accept {
         };
         let is_over = last.take(self);
         self.closing = Some(last);
-        is_over
+        if is_over && is_leaving {
+            self.listeners.unwatch(&self.epoll);
+            // An arrival may have woken this stage alone.
+            LastRows::default().take(self);
+        }
+        is_over && self.closes_inbox()
+    }
+
+    /// Takes no connections from other engines any more, unless some are on their way. Returns
+    /// whether it takes none.
+    fn closes_inbox(&mut self) -> bool {
+        let is_closed = self.shared.inboxes.close_if_empty(self.index);
+        if !is_closed {
+            self.adopt_all();
+        }
+        is_closed
     }
 
     fn timeout_ms(&self) -> Option<u32> {
@@ -196,7 +223,8 @@ impl Admission for Accept {
         self.bucket.spend();
         self.worker.counters.connections_accepted.add(1);
         let connection = Connection::new(&self.worker, peer);
-        self.accepted.push(Box::new(Client::new(connection, socket, &self.shared)));
+        let counted = Counted::new(&self.shared);
+        self.accepted.push(Box::new(Client::new(connection, socket, counted)));
         true
     }
 

@@ -36,21 +36,36 @@ pub(super) struct Client {
     pub(super) is_blocking: bool,
     /// Whether the peer once took longer than a thread waits: no thread waits for it again.
     pub(super) is_slow: bool,
+    /// Whether no other engine takes it, though this one is to leave.
+    pub(super) stays: bool,
 }
 
 /// One of the connections that are open.
-pub(super) struct Counted(Arc<Shared>);
+pub(super) struct Counted(Option<Arc<Shared>>);
 
 impl Counted {
+    /// Counts a connection that was accepted.
     pub(super) fn new(shared: &Arc<Shared>) -> Self {
         shared.open.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(shared))
+        Self::already(shared)
+    }
+
+    /// A connection that was counted by another engine.
+    pub(super) fn already(shared: &Arc<Shared>) -> Self {
+        Self(Some(Arc::clone(shared)))
+    }
+
+    /// Leaves the connection counted, for another engine.
+    pub(super) fn give_away(mut self) {
+        self.0 = None;
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        if let Some(shared) = &self.0 {
+            shared.open.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -71,11 +86,11 @@ pub(super) enum Stage {
 }
 
 impl Client {
-    pub(super) fn new(connection: Connection, socket: OwnedFd, shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(connection: Connection, socket: OwnedFd, counted: Counted) -> Self {
         Self {
             connection,
             socket: Arc::new(socket),
-            counted: Some(Counted::new(shared)),
+            counted: Some(counted),
             ready: Ready::default(),
             registrations: [None; 2],
             is_watched: false,
@@ -85,6 +100,7 @@ impl Client {
             is_over: false,
             is_blocking: false,
             is_slow: false,
+            stays: false,
         }
     }
 

@@ -72,7 +72,7 @@ use self::pipeline::Pipeline;
 use self::read_poll::ReadPoll;
 use self::stage_thread::StageThread;
 use self::write_poll::WritePoll;
-use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
+use crate::engine::{Engine, EngineSpec, Heir, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::KnobValues;
 use crate::orders::Order;
 use crate::parts::loops::{Loop, LoopContext, Loops};
@@ -132,7 +132,8 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
         let (pipeline, index) = &loop_contexts[index];
         pipeline.fail(*index, is_replaced);
     };
-    let loops = Box::new(Loops::start_related(SPEC.name, start, make, failed)?);
+    let loops = Loops::start_related(SPEC.name, start, make, failed)?;
+    let loops = Box::new(loops.moving_connections());
     Ok(Box::new(Staged { loops, pipelines }))
 }
 
@@ -145,6 +146,14 @@ struct Staged {
 impl Engine for Staged {
     fn issue(&mut self, order: Order) {
         self.loops.issue(order);
+    }
+
+    fn heir(&self) -> Option<Arc<dyn Heir>> {
+        self.loops.heir()
+    }
+
+    fn leave(&mut self, heir: Option<Arc<dyn Heir>>) {
+        self.loops.leave(heir);
     }
 
     fn do_housekeeping(&self) {

@@ -6,9 +6,11 @@
 //! its queue are not.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
+use os::epoll::Epoll;
 use os::event::Wake;
 use session::{Spares, Worker};
 
@@ -49,6 +51,8 @@ pub(super) struct Pipeline {
     knobs: KnobValues,
     /// Whether it has been reported that threads cannot be scheduled as they should be.
     has_reported_refusal: AtomicBool,
+    /// The set in which the write-poll stage watches sockets.
+    write_watch: Mutex<Weak<Epoll>>,
     has_accepted_all: AtomicBool,
     is_closed: AtomicBool,
     is_broken: AtomicBool,
@@ -155,6 +159,7 @@ impl Pipeline {
             added_threads: AddedThreads::new(Arc::clone(&partition.more)),
             knobs: knobs.clone(),
             has_reported_refusal: AtomicBool::new(false),
+            write_watch: Mutex::default(),
             has_accepted_all: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
@@ -190,6 +195,18 @@ impl Pipeline {
 
     pub(super) fn push_to_read_poll(&self, clients: &mut Vec<BoxedClient>) {
         self.read_poll.push(clients);
+    }
+
+    /// Sets the set in which the write-poll stage, which begins, watches sockets.
+    pub(super) fn set_write_watch(&self, epoll: &Arc<Epoll>) {
+        *lock(&self.write_watch) = Arc::downgrade(epoll);
+    }
+
+    /// Has the write-poll stage watch this socket no more; what it knows of it ends with the stage.
+    pub(super) fn end_write_watch(&self, socket: BorrowedFd<'_>) {
+        if let Some(epoll) = lock(&self.write_watch).upgrade() {
+            let _ = epoll.remove(socket); // it fails if it was not watched
+        }
     }
 
     /// The stages that work: one of them stands for both if they share their threads.

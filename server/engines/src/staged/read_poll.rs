@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use session::{Op, Tick};
 
-use super::client::{BoxedClient, Stage};
+use super::client::{BoxedClient, Counted, Stage};
 use super::governor::Governor;
 use super::pipeline::Pipeline;
 use super::poller::{LOOPS_WAKE, Poller};
 use super::queue::Sleep;
 use super::wait_set::{Direction, Dispatched, Parked};
-use crate::engine::WorkerStart;
+use crate::engine::{Handed, Heir, WorkerStart};
 use crate::orders::Order;
 use crate::parts::loops::transport::{Plain, Transport};
 use crate::parts::loops::{Loop, LoopContext};
@@ -25,6 +25,8 @@ pub(super) struct ReadPoll {
     governor: Option<Governor>,
     is_draining: bool,
     is_aborting: bool,
+    /// Who gets the connections, if the engine is to leave.
+    heir: Option<Arc<dyn Heir>>,
 }
 
 impl ReadPoll {
@@ -40,6 +42,7 @@ impl ReadPoll {
             governor: Governor::new(loop_context, pipeline, Tick(os::clock::now())),
             is_draining: false,
             is_aborting: false,
+            heir: None,
         };
         Ok(Box::new(move || stage.run()))
     }
@@ -64,7 +67,8 @@ impl ReadPoll {
 
     fn wait(&mut self) -> io::Result<()> {
         // Controllers measure when a connection is back, and at the end each is needed at once.
-        let has_time = self.governor.is_none() && !self.is_draining && !self.is_aborting;
+        let is_ending = self.is_draining || self.is_aborting || self.heir.is_some();
+        let has_time = self.governor.is_none() && !is_ending;
         let sleep = if has_time { Sleep::ForUrgent } else { Sleep::ForAll };
         self.poller.wait(self.governor.as_ref().and_then(Governor::next_check), sleep)
     }
@@ -75,6 +79,7 @@ impl ReadPoll {
             match self.poller.wait_set.dispatch(event) {
                 Dispatched::Ready(client) => self.send_on(client, Stage::Read),
                 Dispatched::Wake(LOOPS_WAKE) => {
+                    self.begin_to_leave();
                     self.poller.worker.do_housekeeping();
                     self.poller.pipeline.do_housekeeping();
                 }
@@ -120,6 +125,17 @@ impl ReadPoll {
         if client.is_over || self.is_aborting {
             return self.close(client);
         }
+        let left = match &self.heir {
+            Some(heir) => self.give(client, &Arc::clone(heir)),
+            None => Some(client),
+        };
+        if let Some(client) = left {
+            self.keep(client);
+        }
+    }
+
+    #[inline]
+    fn keep(&mut self, client: BoxedClient) {
         match client.connection.next() {
             // `ready` is ignored: the stage that sent the connection here found no input.
             Op::Recv => match self.poller.wait_set.park(client) {
@@ -132,6 +148,41 @@ impl ReadPoll {
                 let stage = client.next_stage();
                 self.send_on(client, stage);
             }
+        }
+    }
+
+    /// Gives a connection to another engine; returns it if that takes no more.
+    #[cold]
+    fn give(&mut self, mut client: BoxedClient, heir: &Arc<dyn Heir>) -> Option<BoxedClient> {
+        if client.stays || !client.connection.is_movable() {
+            return Some(client);
+        }
+        self.poller.wait_set.forget(&mut client);
+        self.poller.pipeline.end_write_watch(client.socket.as_fd());
+        client.registrations = [None; 2];
+        let mut client = Some(client);
+        let has_gone = heir.take(&mut || {
+            let client = *client.take().expect("a connection is released once");
+            client.counted.into_iter().for_each(Counted::give_away);
+            let socket = Arc::into_inner(client.socket).expect("no other stage has it");
+            Handed { connection: client.connection, socket }
+        });
+        self.poller.worker.counters.connections_open.subtract(1);
+        debug_assert_eq!(has_gone, client.is_none());
+        let mut client = client?;
+        client.stays = true;
+        self.poller.wait_set.register(&mut client);
+        self.poller.worker.counters.connections_open.add(1);
+        Some(client)
+    }
+
+    /// Has all connections go to another engine, if that was ordered.
+    fn begin_to_leave(&mut self) {
+        let Some(heir) = self.poller.shared.heir() else { return };
+        self.heir = Some(heir);
+        for mut client in self.poller.wait_set.take_all() {
+            client.stays = false;
+            self.keep_or_pass_on(client);
         }
     }
 
@@ -213,7 +264,7 @@ impl ReadPoll {
     }
 
     fn is_over(&self) -> bool {
-        let is_ending = self.is_draining || self.is_aborting;
+        let is_ending = self.is_draining || self.is_aborting || self.heir.is_some();
         if !is_ending || !self.poller.pipeline.has_accepted_all() {
             return false;
         }

@@ -53,7 +53,7 @@ impl Direction {
 /// The connections and wake-up calls that a stage waits for.
 pub(super) struct WaitSet {
     direction: Direction,
-    epoll: Epoll,
+    epoll: Arc<Epoll>,
     registrations: Connections<Registration>,
     /// The number of registrations whose connection is parked here.
     parked: usize,
@@ -126,7 +126,12 @@ impl WaitSet {
             epoll.add(wake.as_fd(), interest, WAKE_KEYS + index as u64)?;
         }
         let registrations = Connections::new(now);
-        Ok(Self { direction, epoll, registrations, parked: 0, unmet: 0 })
+        Ok(Self { direction, epoll: Arc::new(epoll), registrations, parked: 0, unmet: 0 })
+    }
+
+    /// The set in which the sockets are watched.
+    pub(super) fn epoll(&self) -> &Arc<Epoll> {
+        &self.epoll
     }
 
     /// The number of registered connections, whether parked or with another stage.
@@ -254,6 +259,12 @@ impl WaitSet {
             self.remove(key);
         }
         client.registrations[self.direction as usize] = None;
+    }
+
+    /// Ends the registration of a connection whose socket stays open.
+    pub(super) fn forget(&mut self, client: &mut Client) {
+        let _ = self.epoll.remove(client.socket.as_fd()); // it fails if it was not watched
+        self.release(client);
     }
 
     /// Removes the registration of a connection that is with another stage.

@@ -28,6 +28,7 @@ impl WritePoll {
     ) -> io::Result<Loop> {
         let stage = Stage::WritePoll;
         let poller = Poller::new(stage, Direction::Writing, start, loop_context, pipeline)?;
+        pipeline.set_write_watch(poller.wait_set.epoll());
         let stage = Self { poller };
         Ok(Box::new(move || stage.run()))
     }
@@ -70,6 +71,9 @@ impl WritePoll {
     }
 
     fn park(&mut self, mut client: BoxedClient) {
+        if !client.stays && self.poller.shared.orders.is_issued(Order::Leave) {
+            return self.poller.outgoing.add(client, Stage::ReadPoll);
+        }
         let wait_set = &mut self.poller.wait_set;
         wait_set.register(&mut client);
         let parked = match WaitSet::is_to_listen(&client, self.poller.worker.now()) {
@@ -101,12 +105,14 @@ impl WritePoll {
 
     /// Carries out the orders of the engine. On [`Order::Abort`] all connections go to the
     /// read-poll stage, which closes them. Until then responses under way are finished: the next
-    /// stage of each connection drains it.
+    /// stage of each connection drains it. On [`Order::Leave`] they go there as well, to be given to
+    /// another engine.
     fn obey(&mut self) {
         if self.poller.has_new_failures() {
             self.poller.wait_set.clear_lost();
         }
-        if self.poller.shared.orders.is_issued(Order::Abort) || self.poller.pipeline.is_broken() {
+        let is_issued = |order| self.poller.shared.orders.is_issued(order);
+        if is_issued(Order::Abort) || is_issued(Order::Leave) || self.poller.pipeline.is_broken() {
             for client in self.poller.wait_set.take_all() {
                 self.poller.outgoing.add(client, Stage::ReadPoll);
             }

@@ -19,6 +19,7 @@ const MOVING: &[(&str, &[&str])] = &[
     ("event-loop-per-core", &["workers=3"]),
     ("event-loop-helpers", &["workers=2", "helpers=1"]),
     ("fibers", &[]),
+    ("staged", &[]),
     ("tasks", &[]),
     ("rings", &[]),
 ];

@@ -372,6 +372,7 @@ impl LoopThread {
         }
         // The loop may have ended without an order to. No loop accepts at its listeners any more.
         self.loop_context.shared.listeners()[self.loop_context.index].clear();
+        self.loop_context.shared.close_inbox(self.loop_context.index);
     }
 
     /// Runs a loop to its end, by which it has closed everything it had.
