@@ -33,7 +33,8 @@ pub struct Server {
 /// What workers that have ended are remembered by.
 #[derive(Default)]
 struct Past {
-    counters: Arc<Counters>,
+    /// None if there are no such workers.
+    counters: Option<Arc<Counters>>,
     log_lines_dropped: u64,
 }
 
@@ -159,7 +160,7 @@ impl Server {
     #[must_use]
     pub fn counters(&self) -> Vec<Arc<Counters>> {
         let all = self.leaving.iter().chain([&self.current]).flat_map(Generation::counters);
-        all.chain([Arc::clone(&self.past.counters)]).collect()
+        all.chain(self.past.counters.clone()).collect()
     }
 
     /// The ids of the current worker processes; none if the server's own process does the work.
@@ -230,7 +231,7 @@ impl Server {
             }
         }
         let Self { lasting, current, leaving, past, .. } = self;
-        let mut all = vec![past.counters];
+        let mut all: Vec<_> = past.counters.into_iter().collect();
         let (mut outcome, mut log_lines_dropped) = (Ok(()), past.log_lines_dropped);
         for generation in leaving.into_iter().chain([current]) {
             // There is no later call.
@@ -269,9 +270,8 @@ impl Server {
 impl Past {
     /// Adds what workers have counted that have ended. Returns how they ended.
     fn remember(&mut self, ended: Ended) -> Result<(), String> {
-        for counters in &ended.counters {
-            self.counters.absorb(counters);
-        }
+        let sum = self.counters.get_or_insert_default();
+        ended.counters.iter().for_each(|counters| sum.absorb(counters));
         self.log_lines_dropped += ended.log_lines_dropped;
         ended.outcome
     }

@@ -29,8 +29,8 @@ const SHORT: [&str; 6] =
     ["--window=100ms", "--lag-bound=60s", LIFTED, "--seed=7", "--margin=90", "--confidence=50"];
 /// A budget that is not used up: the search ends by itself long before. Beside other tests a run
 /// takes several times as long, and a budget too short for a first look is an error.
-const AMPLE: &str = "--budget=3m";
-const AMPLE_S: f64 = 180.0;
+const AMPLE: &str = "--budget=10m";
+const AMPLE_S: f64 = 600.0;
 const TIGHT: &str = "--budget=36s";
 
 /// A folder for all files of the command.

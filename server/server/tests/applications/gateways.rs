@@ -21,7 +21,9 @@ const FILE: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 fn with_gateway(engine: &str, directory: &Temporary, application: &Scripted) -> Running {
     let address = application.address();
     let route = format!("host.route=[{{ path = \"/app/**\", proxy = [\"http://{address}\"] }}]");
-    start(directory, &[&format!("engine.name={engine}"), "engine.knobs.gateway=1", &route])
+    let engine = format!("engine.name={engine}");
+    // A file that is looked at again is a job, and jobs are the loop's.
+    start(directory, &[&engine, "engine.knobs.gateway=1", "cache.revalidate_ms=never", &route])
 }
 
 /// Asserts how many requests the loop has answered, and its gateway. A response may be there before
