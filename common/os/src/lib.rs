@@ -29,6 +29,7 @@ pub mod fork;
 pub mod guard;
 pub mod inheritance;
 pub mod interfaces;
+pub mod interrupt;
 pub mod limits;
 pub mod listening;
 pub mod memory;

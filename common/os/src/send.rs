@@ -20,6 +20,13 @@ pub fn recv(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(count)
 }
 
+/// Receives what has arrived into `buffer`, as [`recv`] does, but returns if the thread is
+/// interrupted ([`crate::interrupt`]): the error is `Interrupted`.
+pub fn recv_interruptible(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    let (count, _) = net::recv(socket, buffer, RecvFlags::empty())?;
+    Ok(count)
+}
+
 /// Receives what has arrived into `buffer`, as [`recv`] does, but never waits: on a socket that
 /// blocks, too, `WouldBlock` says that there is nothing.
 pub fn recv_now(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {

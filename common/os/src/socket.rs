@@ -10,7 +10,7 @@ mod tests;
 
 pub use blocking::{
     Awaited, Readiness, has_input, is_silent, set_blocking, set_receive_timeout, set_send_timeout,
-    shutdown_both, shutdown_read, wait_for_any, wait_full, wait_ready,
+    shutdown_both, shutdown_read, wait_for_any, wait_full, wait_ready, wait_ready_interruptible,
 };
 pub use connect::{connect_start, connect_unix};
 pub use inherited::listening_descriptors;

@@ -33,5 +33,5 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 };
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    thread_each::start(SPEC.name, start, blocking::serve)
+    thread_each::start(SPEC.name, start, blocking::serve, true)
 }

@@ -49,6 +49,7 @@ pub(crate) struct Generation {
     pub(crate) addresses: Vec<SocketAddr>,
     /// What interrupts are to be steered to, if they are.
     pub(crate) places: Vec<Place>,
+    engine_name: &'static str,
     /// One line: what is served, where and how.
     pub(crate) description: String,
     /// Advice for the start.
@@ -148,6 +149,7 @@ impl Generation {
             errors,
             addresses,
             places,
+            engine_name: ready.engine.spec.name,
             description,
             hints,
             reasons: reasons.unwrap_or_default(),
@@ -187,7 +189,10 @@ impl Generation {
             let counters = self.counters();
             let open = counters.iter().map(|it| it.connections_open.get());
             let open = open.fold(0, u64::wrapping_add);
-            report(&format!("{open} connections could not be moved in time and are cut off"));
+            report(&format!(
+                "{open} connections of {} could not be moved in time and are cut off",
+                self.engine_name
+            ));
             self.issue(Order::Abort);
         }
         has_ended

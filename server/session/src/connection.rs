@@ -336,6 +336,12 @@ impl Connection {
         !is_out && stream.is_none_or(|stream| stream.is_complete)
     }
 
+    /// The client's address, as the connection was told.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
     /// Tells a connection its client's address which was not known when it began.
     pub fn set_peer(&mut self, peer: SocketAddr) {
         self.peer = peer;

@@ -1,5 +1,6 @@
 //! Sockets whose calls wait: for how long they wait, and how another thread ends the wait.
 
+use crate::call::uninterrupted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{ioctl_fionbio, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -51,6 +52,16 @@ pub fn wait_ready(
     readiness: Readiness,
     timeout_ms: u64,
 ) -> io::Result<bool> {
+    uninterrupted(|| wait_ready_interruptible(socket, readiness, timeout_ms))
+}
+
+/// Waits as [`wait_ready`] does, but returns if the thread is interrupted ([`crate::interrupt`]):
+/// the error is `Interrupted`.
+pub fn wait_ready_interruptible(
+    socket: BorrowedFd<'_>,
+    readiness: Readiness,
+    timeout_ms: u64,
+) -> io::Result<bool> {
     let events = match readiness {
         Readiness::Readable => PollFlags::IN,
         Readiness::Writable => PollFlags::OUT,
@@ -58,12 +69,13 @@ pub fn wait_ready(
     let mut entry = [PollFd::from_borrowed_fd(socket, events)];
     // Longer times than the kernel knows are for ever.
     let timeout = Timespec::try_from(Duration::from_millis(timeout_ms)).ok();
-    Ok(retry_on_intr(|| poll(&mut entry, timeout.as_ref()))? > 0)
+    Ok(poll(&mut entry, timeout.as_ref())? > 0)
 }
 
 /// Waits until the socket, whose send buffer is full, has room, or something to receive if
 /// `wants_input`, for at most `timeout_ms`. Returns whether it has room, and whether it has input.
-/// An error of the connection counts as both.
+/// An error of the connection counts as both. If the thread is interrupted ([`crate::interrupt`])
+/// the error is `Interrupted`.
 pub fn wait_full(
     socket: BorrowedFd<'_>,
     wants_input: bool,
@@ -72,7 +84,7 @@ pub fn wait_full(
     let input = if wants_input { PollFlags::IN } else { PollFlags::empty() };
     let mut entry = [PollFd::from_borrowed_fd(socket, PollFlags::OUT | input)];
     let timeout = Timespec::try_from(Duration::from_millis(timeout_ms)).ok();
-    retry_on_intr(|| poll(&mut entry, timeout.as_ref()))?;
+    poll(&mut entry, timeout.as_ref())?;
     let has = |one| entry[0].revents().intersects(one | PollFlags::ERR | PollFlags::HUP);
     Ok((has(PollFlags::OUT), has(PollFlags::IN)))
 }

@@ -180,14 +180,14 @@ impl Child {
 
     /// Serves a connection to its end.
     fn serve(&mut self, socket: OwnedFd, peer: SocketAddr) -> io::Result<()> {
-        let arrival = self.registry.admit(socket, peer);
-        let served = self.serve_arrival(&arrival);
+        let mut arrival = self.registry.admit(socket, peer);
+        let served = self.serve_arrival(&mut arrival);
         self.registry.leave(arrival);
         served
     }
 
-    fn serve_arrival(&mut self, arrival: &Arrival) -> io::Result<()> {
-        let entry = &arrival.entry;
+    fn serve_arrival(&mut self, arrival: &mut Arrival) -> io::Result<()> {
+        let entry = &Arc::clone(&arrival.entry);
         let mut wait = Wait::new(&self.signals, entry)?;
         wait.do_housekeeping_in(self.check_ms());
         let mut served = ServedConnection::new(&self.registry, arrival, true);

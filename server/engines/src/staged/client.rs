@@ -36,8 +36,8 @@ pub(super) struct Client {
     pub(super) is_blocking: bool,
     /// Whether the peer once took longer than a thread waits: no thread waits for it again.
     pub(super) is_slow: bool,
-    /// Whether no other engine takes it, though this one is to leave.
-    pub(super) stays: bool,
+    /// The number of heirs there were when one refused it; 0 if none has.
+    pub(super) refused_by: u32,
 }
 
 /// One of the connections that are open.
@@ -100,7 +100,7 @@ impl Client {
             is_over: false,
             is_blocking: false,
             is_slow: false,
-            stays: false,
+            refused_by: 0,
         }
     }
 

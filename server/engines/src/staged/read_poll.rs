@@ -13,7 +13,7 @@ use super::pipeline::Pipeline;
 use super::poller::{LOOPS_WAKE, Poller};
 use super::queue::Sleep;
 use super::wait_set::{Direction, Dispatched, Parked};
-use crate::engine::{Handed, Heir, WorkerStart};
+use crate::engine::{Handed, WorkerStart};
 use crate::orders::Order;
 use crate::parts::loops::transport::{Plain, Transport};
 use crate::parts::loops::{Loop, LoopContext};
@@ -25,8 +25,8 @@ pub(super) struct ReadPoll {
     governor: Option<Governor>,
     is_draining: bool,
     is_aborting: bool,
-    /// Who gets the connections, if the engine is to leave.
-    heir: Option<Arc<dyn Heir>>,
+    /// Whether connections go to another engine.
+    is_leaving: bool,
 }
 
 impl ReadPoll {
@@ -42,7 +42,7 @@ impl ReadPoll {
             governor: Governor::new(loop_context, pipeline, Tick(os::clock::now())),
             is_draining: false,
             is_aborting: false,
-            heir: None,
+            is_leaving: false,
         };
         Ok(Box::new(move || stage.run()))
     }
@@ -67,7 +67,7 @@ impl ReadPoll {
 
     fn wait(&mut self) -> io::Result<()> {
         // Controllers measure when a connection is back, and at the end each is needed at once.
-        let is_ending = self.is_draining || self.is_aborting || self.heir.is_some();
+        let is_ending = self.is_draining || self.is_aborting || self.is_leaving;
         let has_time = self.governor.is_none() && !is_ending;
         let sleep = if has_time { Sleep::ForUrgent } else { Sleep::ForAll };
         self.poller.wait(self.governor.as_ref().and_then(Governor::next_check), sleep)
@@ -125,10 +125,7 @@ impl ReadPoll {
         if client.is_over || self.is_aborting {
             return self.close(client);
         }
-        let left = match &self.heir {
-            Some(heir) => self.give(client, &Arc::clone(heir)),
-            None => Some(client),
-        };
+        let left = if self.is_leaving { self.give(client) } else { Some(client) };
         if let Some(client) = left {
             self.keep(client);
         }
@@ -153,10 +150,12 @@ impl ReadPoll {
 
     /// Gives a connection to another engine; returns it if that takes no more.
     #[cold]
-    fn give(&mut self, mut client: BoxedClient, heir: &Arc<dyn Heir>) -> Option<BoxedClient> {
-        if client.stays || !client.connection.is_movable() {
+    fn give(&mut self, mut client: BoxedClient) -> Option<BoxedClient> {
+        let heirs = self.poller.shared.heirs();
+        let heir = self.poller.shared.heir().filter(|_| client.refused_by != heirs);
+        let Some(heir) = heir.filter(|_| client.connection.is_movable()) else {
             return Some(client);
-        }
+        };
         self.poller.wait_set.forget(&mut client);
         self.poller.pipeline.end_write_watch(client.socket.as_fd());
         client.registrations = [None; 2];
@@ -170,7 +169,7 @@ impl ReadPoll {
         self.poller.worker.counters.connections_open.subtract(1);
         debug_assert_eq!(has_gone, client.is_none());
         let mut client = client?;
-        client.stays = true;
+        client.refused_by = heirs;
         self.poller.wait_set.register(&mut client);
         self.poller.worker.counters.connections_open.add(1);
         Some(client)
@@ -178,11 +177,11 @@ impl ReadPoll {
 
     /// Has all connections go to another engine, if that was ordered.
     fn begin_to_leave(&mut self) {
-        let Some(heir) = self.poller.shared.heir() else { return };
-        self.heir = Some(heir);
-        for mut client in self.poller.wait_set.take_all() {
-            client.stays = false;
-            self.keep_or_pass_on(client);
+        self.is_leaving |= self.poller.shared.orders.is_issued(Order::Leave);
+        if self.is_leaving {
+            for client in self.poller.wait_set.take_all() {
+                self.keep_or_pass_on(client);
+            }
         }
     }
 
@@ -264,7 +263,7 @@ impl ReadPoll {
     }
 
     fn is_over(&self) -> bool {
-        let is_ending = self.is_draining || self.is_aborting || self.heir.is_some();
+        let is_ending = self.is_draining || self.is_aborting || self.is_leaving;
         if !is_ending || !self.poller.pipeline.has_accepted_all() {
             return false;
         }

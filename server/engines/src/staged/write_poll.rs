@@ -71,7 +71,8 @@ impl WritePoll {
     }
 
     fn park(&mut self, mut client: BoxedClient) {
-        if !client.stays && self.poller.shared.orders.is_issued(Order::Leave) {
+        let is_leaving = self.poller.shared.orders.is_issued(Order::Leave);
+        if is_leaving && client.refused_by != self.poller.shared.heirs() {
             return self.poller.outgoing.add(client, Stage::ReadPoll);
         }
         let wait_set = &mut self.poller.wait_set;
@@ -112,9 +113,13 @@ impl WritePoll {
             self.poller.wait_set.clear_lost();
         }
         let is_issued = |order| self.poller.shared.orders.is_issued(order);
-        if is_issued(Order::Abort) || is_issued(Order::Leave) || self.poller.pipeline.is_broken() {
+        let is_to_abort = is_issued(Order::Abort) || self.poller.pipeline.is_broken();
+        if is_to_abort || is_issued(Order::Leave) {
             for client in self.poller.wait_set.take_all() {
-                self.poller.outgoing.add(client, Stage::ReadPoll);
+                match is_to_abort {
+                    true => self.poller.outgoing.add(client, Stage::ReadPoll),
+                    false => self.park(client),
+                }
             }
         }
     }

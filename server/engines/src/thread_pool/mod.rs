@@ -102,5 +102,5 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
             |registry, _| ThreadPool::new(registry, plan),
         )
     });
-    Ok(Box::new(loops?))
+    Ok(Box::new(loops?.moving_connections()))
 }

@@ -110,12 +110,15 @@ impl Pool for ParkingPool {
 
     /// Parks a new connection, which waits for its first bytes as any other for its next ones.
     /// Mostly they have come with it: then it never rests, and may not be closed to make room.
-    fn dispatch(&mut self, arrival: Arrival) -> bool {
+    fn dispatch(&mut self, mut arrival: Arrival) -> bool {
         let shared = &self.shared;
-        let served = ServedConnection::new(&shared.registry, &arrival, true);
-        arrival.entry.rest(Tick(os::clock::now()));
-        let is_ready = os::socket::wait_ready(arrival.entry.socket(), Readiness::Readable, 0);
-        let is_ready = is_ready.unwrap_or(false);
+        let served = ServedConnection::new(&shared.registry, &mut arrival, true);
+        if served.is_idle() {
+            arrival.entry.rest(Tick(os::clock::now()));
+        }
+        let has_input = os::socket::wait_ready(arrival.entry.socket(), Readiness::Readable, 0);
+        // One that comes from another engine may have something else to do.
+        let is_ready = has_input.unwrap_or(false) || !served.receives();
         let mut state = lock(&shared.state);
         let key = state.places.insert(Place(None));
         let interest = if is_ready { Interest::NONE } else { Interest::READ };
@@ -140,6 +143,12 @@ impl Pool for ParkingPool {
             parked.served.note(event);
         }
         self.shared.call(&mut state, event.key);
+    }
+
+    /// A thread takes each parked connection, and gives it away.
+    fn leave(&mut self) {
+        let mut state = lock(&self.shared.state);
+        state.places.keys().into_iter().for_each(|key| self.shared.call(&mut state, key));
     }
 
     fn maintain(&mut self, now: Tick) {
@@ -209,6 +218,9 @@ impl Shared {
 
     /// Parks a connection and has its socket watched. From then on another thread may take it.
     fn park(&self, key: u64, parked: Parked, interest: Interest) {
+        if parked.served.leaves(&self.registry, &parked.arrival.entry) {
+            return self.give(key, parked);
+        }
         let mut state = lock(&self.state);
         if state.is_over {
             drop(state);
@@ -225,13 +237,36 @@ impl Shared {
         }
     }
 
+    /// Gives a connection to another engine. If that takes no more it is served on.
+    #[cold]
+    fn give(&self, key: u64, Parked { served, arrival }: Parked) {
+        let _ = self.epoll.remove(arrival.entry.socket()); // it is in the set
+        match self.registry.give(arrival, served.into_connection()) {
+            None => self.vacate(key),
+            Some(mut arrival) => {
+                let served = ServedConnection::new(&self.registry, &mut arrival, true);
+                if self.epoll.add(arrival.entry.socket(), Interest::ONCE, key).is_err() {
+                    return self.end(key, Parked { served, arrival }); // no memory for the watch
+                }
+                let mut state = lock(&self.state);
+                self.put(&mut state, key, Parked { served, arrival });
+                self.call(&mut state, key);
+            }
+        }
+    }
+
     fn end(&self, key: u64, parked: Parked) {
         self.registry.leave(parked.arrival);
+        self.vacate(key);
+    }
+
+    /// Empties the place of a connection that has gone.
+    fn vacate(&self, key: u64) {
         let mut state = lock(&self.state);
         state.places.remove(key);
         let is_last = state.places.len() == 0;
         drop(state);
-        if is_last && (self.registry.is_draining() || self.registry.is_aborting()) {
+        if is_last && self.registry.is_ending() {
             self.registry.wake();
         }
     }

@@ -9,6 +9,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use http1::{BodySkipper, Head, Parsed, begins_head_request, parse_head};
+use session::Connection;
 use session::{After, Job, LINGER_BYTES_MAX, Limits, Op, Prepared, Reply, Tick};
 use session::{WRITE_PROGRESS_BYTES_MIN, Worker};
 
@@ -19,7 +20,11 @@ use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::transport::Plain;
 
 /// Serves a connection to its end.
-pub(super) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
+pub(super) fn serve(
+    registry: &Registry,
+    arrival: &mut Arrival,
+    buffer: &mut [u8],
+) -> Option<Connection> {
     let mut lease = WorkerLease::new(registry);
     let limits = Arc::clone(lease.worker().limits());
     let waits = Waits::new(registry.sendfile, false);
@@ -27,6 +32,7 @@ pub(super) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
     let mut conversation =
         Conversation { registry, entry, peer, lease, waits, limits, requests: 0, is_taken: false };
     conversation.hold(&mut Input::new(buffer));
+    None // without the state machine it goes to no other engine
 }
 
 /// A client's connection, and the state needed to serve it.
@@ -339,7 +345,8 @@ impl Conversation<'_> {
                 self.registry.rest(self.entry, now);
             }
             let remaining_ms = remaining_ms(deadline, now);
-            let received = self.waits.receive(self.entry, remaining_ms, input.room());
+            let receive = || self.waits.receive(self.entry, remaining_ms, input.room());
+            let received = os::uninterrupted(receive);
             self.is_taken |= rests && !self.entry.resume();
             match received {
                 Ok(0) => return Err(End::Close),

@@ -34,5 +34,5 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
 };
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    thread_each::start(SPEC.name, start, conversation::serve)
+    thread_each::start(SPEC.name, start, conversation::serve, false)
 }

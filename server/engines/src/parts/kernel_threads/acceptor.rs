@@ -19,7 +19,7 @@ use super::yielding::Yielding;
 use crate::engine::{MakeWorker, PartitionStart, Start, WorkerStart};
 use crate::orders::Orders;
 use crate::parts::accept::admission::{
-    ACCEPTS_PER_WAKE, Admission, LastRows, Room, Shortage, accept_row,
+    ACCEPTS_PER_WAKE, Admission, LastRows, Room, Shortage, accept_all, accept_row,
 };
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY};
 use crate::parts::applications::call_pool::{Bounds, CallPool};
@@ -39,6 +39,9 @@ pub(crate) trait Pool: Send {
     /// Handles the event that a socket that the pool watches is ready. The pool's keys are below
     /// those of all listeners.
     fn ready(&mut self, _event: Event) {}
+
+    /// Has connections go to another engine that no thread waits for.
+    fn leave(&mut self) {}
 
     /// Joins threads that have ended, and handles what has become due.
     fn maintain(&mut self, now: Tick);
@@ -88,7 +91,24 @@ pub(crate) struct Acceptor<C> {
     wake_index: usize,
     accepts_per_wake: usize,
     obeyed: Obeyed,
+    leaving: Leaving,
 }
+
+/// How far connections have been told to go to another engine.
+#[derive(Default)]
+struct Leaving {
+    /// Whether the pool has been told, since the last wake-up call.
+    is_told: bool,
+    /// When threads are interrupted again, and the time after which that is.
+    next: Option<Tick>,
+    pause_ms: u64,
+}
+
+/// The time between two interruptions of threads that are to leave, in milliseconds: at first, and
+/// at most. A thread that was about to wait has to be interrupted once more; one that is busy with
+/// an application is interrupted in vain.
+const INTERRUPTED_AFTER_MS: u64 = 1;
+const INTERRUPTED_AFTER_MS_MAX: u64 = 64;
 
 /// Events taken from the kernel at once.
 const EVENTS_PER_WAIT: usize = 64;
@@ -131,6 +151,7 @@ impl<C: Pool + 'static> Acceptor<C> {
             wake_index: loop_context.index,
             accepts_per_wake: loop_context.knobs.get_usize(ACCEPTS_PER_WAKE.name),
             obeyed: Obeyed::default(),
+            leaving: Leaving::default(),
         };
         Ok(Box::new(move || acceptor.run()))
     }
@@ -193,6 +214,8 @@ impl<C: Pool + 'static> Acceptor<C> {
         }
         self.registry.shared.wakes[self.wake_index].clear();
         self.registry.do_housekeeping();
+        self.adopt_all();
+        self.leaving = Leaving::default();
         if self.registry.shared.take_room_request(self.wake_index) && self.registry.is_full() {
             self.registry.evict();
         }
@@ -200,15 +223,27 @@ impl<C: Pool + 'static> Acceptor<C> {
         self.listeners.resume_now(&self.epoll)
     }
 
+    /// Goes on with the connections that come from another engine.
+    fn adopt_all(&mut self) {
+        for handed in self.registry.shared.inboxes.take(self.wake_index) {
+            let arrival = self.registry.adopt(handed);
+            self.pool.dispatch(arrival);
+        }
+    }
+
     fn is_over(&self) -> bool {
-        self.obeyed.is_closed && self.registry.shared.orders.is_ending() && self.pool.is_idle()
+        self.obeyed.is_closed
+            && self.registry.is_ending()
+            && self.pool.is_idle()
+            && self.registry.shared.inboxes.close_if_empty(self.wake_index)
     }
 
     /// How long to wait for events.
     fn timeout_ms(&self) -> Option<u32> {
         let pool = self.pool.next_check(self.worker.now());
         let calls = self.registry.calls.close_kept(self.worker.now());
-        let moments = [self.listeners.next_check(), self.worker.next_look(), pool, calls];
+        let leaving = self.leaving.next;
+        let moments = [self.listeners.next_check(), self.worker.next_look(), pool, calls, leaving];
         timeout_ms(self.worker.now(), moments)
     }
 }
@@ -220,6 +255,26 @@ impl<C: Pool + 'static> Obey for Acceptor<C> {
 
     fn obeyed(&mut self) -> &mut Obeyed {
         &mut self.obeyed
+    }
+
+    fn leave(&mut self) {
+        if !self.obeyed.is_closed {
+            self.listeners.unwatch(&self.epoll);
+            self.obeyed.is_closed = accept_all(self);
+        }
+        if self.obeyed.is_closed {
+            self.listeners.close(&self.epoll);
+        }
+        if !std::mem::replace(&mut self.leaving.is_told, true) {
+            self.pool.leave();
+        }
+        let now = self.worker.now();
+        if self.leaving.next.is_none_or(|next| next <= now) {
+            self.registry.interrupt_all();
+            let doubled = (2 * self.leaving.pause_ms).min(INTERRUPTED_AFTER_MS_MAX);
+            self.leaving.pause_ms = doubled.max(INTERRUPTED_AFTER_MS);
+            self.leaving.next = Some(now.plus_ms(self.leaving.pause_ms));
+        }
     }
 
     fn stop_accepting(&mut self) -> bool {

@@ -36,15 +36,15 @@ pub(crate) use crate::parts::loops::step::RECEIVE_BYTES;
 /// never makes a call wait for so long.
 const SEND_MS_MAX: u64 = 1000;
 
-/// Serves a connection to its end.
-pub(crate) fn serve(registry: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
-    let parked = ServedConnection::new(registry, arrival, false).drive(
-        registry,
-        &arrival.entry,
-        buffer,
-        None,
-    );
-    debug_assert_eq!(parked, None, "a connection that does not park goes on to its end");
+/// Serves a connection to its end, or until it is to go to another engine: then it is returned.
+pub(crate) fn serve(
+    registry: &Registry,
+    arrival: &mut Arrival,
+    buffer: &mut [u8],
+) -> Option<Connection> {
+    let mut served = ServedConnection::new(registry, arrival, false);
+    // A connection that does not park pauses for nothing else.
+    served.drive(registry, &arrival.entry, buffer, None).map(|_| served.connection)
 }
 
 /// A connection under way.
@@ -54,6 +54,8 @@ pub(crate) struct ServedConnection {
     has_begun_drain: bool,
     /// Whether it returns while another part of the engine waits for its socket.
     parks: bool,
+    /// The number of heirs there were when one refused it; 0 if none has.
+    refused_by: u32,
     /// Whether the socket has no room for what is to be sent.
     is_full: bool,
     /// Whether the socket, which is full, has input.
@@ -68,9 +70,11 @@ pub(crate) type MakeWaker<'w> = &'w dyn Fn() -> Waker;
 impl ServedConnection {
     /// A connection that waits by itself, or one that `parks`: it returns while another part of the
     /// engine waits for its socket and its deadline.
-    pub(crate) fn new(registry: &Registry, arrival: &Arrival, parks: bool) -> Self {
+    pub(crate) fn new(registry: &Registry, arrival: &mut Arrival, parks: bool) -> Self {
+        let begin = || Connection::new(WorkerLease::new(registry).worker(), arrival.peer);
         Self {
-            connection: Connection::new(WorkerLease::new(registry).worker(), arrival.peer),
+            connection: arrival.begun.take().map_or_else(begin, |begun| *begun),
+            refused_by: arrival.refused_by,
             waits: Waits::new(registry.sendfile, parks),
             has_begun_drain: false,
             parks,
@@ -91,6 +95,25 @@ impl ServedConnection {
     /// Whether the connection rests between two requests.
     pub(crate) fn is_idle(&self) -> bool {
         self.connection.phase() == Phase::Idle
+    }
+
+    /// Whether the connection waits for bytes of its client, and nothing is left to be sent.
+    pub(crate) fn receives(&self) -> bool {
+        matches!(self.connection.next(), Op::Recv)
+    }
+
+    /// Whether the connection is to go to another engine now.
+    pub(crate) fn leaves(&self, registry: &Registry, entry: &Entry) -> bool {
+        registry.is_leaving()
+            && self.refused_by != registry.shared.heirs()
+            && !entry.is_taken()
+            && self.parked_call.is_none()
+            && self.connection.is_movable()
+    }
+
+    /// The connection, for another engine.
+    pub(crate) fn into_connection(self) -> Connection {
+        self.connection
     }
 
     /// Whether a call that has waited for a place has one now.
@@ -249,6 +272,9 @@ impl Drive<'_, '_> {
     /// Waits for bytes. While the connection rests it may be closed from outside.
     #[inline]
     fn receive(&mut self) -> Step {
+        if self.registry.is_ending() && self.served.leaves(self.registry, self.entry) {
+            return Step::Wait;
+        }
         let now = self.lease.worker().now();
         let is_called = std::mem::take(&mut self.is_called);
         let is_idle = self.served.connection.phase() == Phase::Idle;
@@ -280,6 +306,7 @@ impl Drive<'_, '_> {
                 self.served.expire_if_was_due(worker, now);
             }
             Err(_) if is_taken => return Step::Closed,
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
                 self.served.expire_if_due(worker);
             }
@@ -309,7 +336,12 @@ impl Drive<'_, '_> {
             // The call may have waited, and the next deadline counts from its end.
             _ => read_clock(worker),
         }
-        self.drain_if_ordered();
+        if self.registry.is_ending() {
+            self.drain_if_ordered();
+            if self.served.leaves(self.registry, self.entry) {
+                return Step::Wait;
+            }
+        }
         Step::More
     }
 
@@ -320,6 +352,10 @@ impl Drive<'_, '_> {
     fn go_on_full(&mut self, taken: Step, ready: Ready) -> Step {
         let served = &mut *self.served;
         (served.is_full, served.has_input) = (true, !ready.is_drained);
+        self.entry.is_waited_for_here();
+        if served.leaves(self.registry, self.entry) {
+            return Step::Wait;
+        }
         let waits_elsewhere = matches!(served.waits, Waits::Elsewhere);
         if taken != Step::Wait || waits_elsewhere {
             read_clock(self.lease.worker());
@@ -336,6 +372,7 @@ impl Drive<'_, '_> {
             Ok((has_room, has_input)) => {
                 (served.is_full, served.has_input) = (!has_room, has_input);
             }
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return Step::Closed,
         }
         served.expire_if_due(self.lease.worker());
@@ -470,7 +507,8 @@ impl Waits {
         Ok(())
     }
 
-    /// Receives, waiting for about `ms` milliseconds at most; then the error is `WouldBlock`.
+    /// Receives, waiting for about `ms` milliseconds at most; then the error is `WouldBlock`, and
+    /// `Interrupted` if the thread was interrupted.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -485,17 +523,19 @@ impl Waits {
                     os::socket::set_receive_timeout(socket, ms)?;
                     *receive_ms = ms;
                 }
-                let received = os::send::recv(socket, buffer);
+                let received = os::send::recv_interruptible(socket, buffer);
                 if received.is_err() && ms > *receive_ms {
                     // The timeout was set for a shorter deadline: the next wait sets it anew.
                     *receive_ms = 0;
                 }
                 received
             }
-            Self::InPoll => match os::socket::wait_ready(socket, Readiness::Readable, ms)? {
-                true => os::send::recv(socket, buffer),
-                false => Err(io::ErrorKind::WouldBlock.into()),
-            },
+            Self::InPoll => {
+                match os::socket::wait_ready_interruptible(socket, Readiness::Readable, ms)? {
+                    true => os::send::recv(socket, buffer),
+                    false => Err(io::ErrorKind::WouldBlock.into()),
+                }
+            }
             Self::Elsewhere => os::send::recv(socket, buffer),
         }
     }

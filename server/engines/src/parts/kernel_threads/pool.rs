@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use os::limits::ThreadRoom;
-use session::Tick;
+use session::{Connection, Tick};
 
 use super::acceptor::Pool;
 use super::registry::{Arrival, Registry};
@@ -18,8 +18,9 @@ use crate::lock::lock;
 pub(crate) const STACK_KIB: Knob = Knob::number("stack_kib", 64..=65_536, 128)
     .about("KiB of address space for a thread's stack; memory is used as far as it is touched");
 
-/// Serves one connection to its end. The buffer belongs to the thread.
-pub(crate) type Serve = fn(&Registry, &Arrival, &mut [u8]);
+/// Serves one connection to its end, or until it is to go to another engine: then it is returned.
+/// The buffer belongs to the thread.
+pub(crate) type Serve = fn(&Registry, &mut Arrival, &mut [u8]) -> Option<Connection>;
 
 /// The interval, in milliseconds, at which an idle connection that could yield its thread is looked
 /// for while another waits for one.
@@ -181,10 +182,25 @@ impl Team {
     fn work(&self, id: u64) {
         let mut buffer = vec![0; self.plan.buffer_bytes];
         while let Some(arrival) = self.next(id) {
-            let serve = || (self.plan.serve)(&self.registry, &arrival, &mut buffer);
-            // A panic concerns this connection only; it has been printed.
-            let _ = catch_unwind(AssertUnwindSafe(serve));
-            self.registry.leave(arrival);
+            let mut left = Some(arrival);
+            while let Some(arrival) = left {
+                left = self.serve(arrival, &mut buffer);
+            }
+        }
+    }
+
+    /// Serves a connection to its end, or until it has gone to another engine. Returns it if no
+    /// engine takes it.
+    fn serve(&self, mut arrival: Arrival, buffer: &mut [u8]) -> Option<Arrival> {
+        arrival.entry.is_waited_for_here();
+        let serve = || (self.plan.serve)(&self.registry, &mut arrival, buffer);
+        // A panic concerns this connection only; it has been printed.
+        match catch_unwind(AssertUnwindSafe(serve)) {
+            Ok(Some(connection)) => self.registry.give(arrival, connection),
+            _ => {
+                self.registry.leave(arrival);
+                None
+            }
         }
     }
 
@@ -211,8 +227,7 @@ impl Team {
     /// Wakes the acceptor after the last connection if the engine is ending: the acceptor waits for
     /// that.
     fn notify_if_ending(&self, state: &State) {
-        let is_ending = self.registry.is_draining() || self.registry.is_aborting();
-        if is_ending && state.alive == state.waiting {
+        if self.registry.is_ending() && state.alive == state.waiting {
             self.registry.wake();
         }
     }

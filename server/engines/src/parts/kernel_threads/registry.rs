@@ -6,13 +6,14 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-use session::{Counters, Done, Job, Tick, Worker};
+use os::interrupt::ThreadNumber;
+use session::{Connection, Counters, Done, Job, Tick, Worker};
 
 use super::yielding::Yielding;
-use crate::engine::{MakeWorker, SendfileMode};
+use crate::engine::{Handed, MakeWorker, SendfileMode};
 use crate::jobs::Runner;
 use crate::lock::lock;
 use crate::orders::Order;
@@ -78,6 +79,8 @@ pub(crate) struct Entry {
     socket: OwnedFd,
     /// The moment since which the connection rests, in ticks, or [`BUSY`] or [`TAKEN`].
     rests_since: AtomicU64,
+    /// The thread that may wait for its client in a call.
+    thread: AtomicI32,
 }
 
 /// An entry that does not rest.
@@ -89,6 +92,10 @@ const TAKEN: u64 = u64::MAX;
 pub(crate) struct Arrival {
     pub(crate) entry: Arc<Entry>,
     pub(crate) peer: SocketAddr,
+    /// The connection, if another engine has begun it.
+    pub(crate) begun: Option<Box<Connection>>,
+    /// The number of heirs there were when one refused it; 0 if none has.
+    pub(crate) refused_by: u32,
     slot: usize,
 }
 
@@ -136,6 +143,17 @@ impl Registry {
         self.shared.orders.is_issued(Order::Drain)
     }
 
+    /// Whether no connection is to stay: see [`Orders::is_ending`](crate::orders::Orders).
+    #[inline]
+    pub(crate) fn is_ending(&self) -> bool {
+        self.shared.orders.is_ending()
+    }
+
+    /// Whether connections are to go to another engine.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.shared.orders.is_issued(Order::Leave)
+    }
+
     /// Whether connections are to end now.
     #[inline]
     pub(crate) fn is_aborting(&self) -> bool {
@@ -149,8 +167,19 @@ impl Registry {
 
     /// Registers a connection that begins.
     pub(crate) fn admit(&self, socket: OwnedFd, peer: SocketAddr) -> Arrival {
-        let entry = Arc::new(Entry { socket, rests_since: AtomicU64::new(BUSY) });
         self.shared.open.fetch_add(1, Ordering::Relaxed);
+        self.enter(socket, peer, None)
+    }
+
+    /// Registers a connection that another engine has begun.
+    pub(crate) fn adopt(&self, Handed { connection, socket }: Handed) -> Arrival {
+        let peer = connection.peer();
+        self.enter(socket, peer, Some(Box::new(connection)))
+    }
+
+    fn enter(&self, socket: OwnedFd, peer: SocketAddr, begun: Option<Box<Connection>>) -> Arrival {
+        let (rests_since, thread) = (AtomicU64::new(BUSY), AtomicI32::new(0));
+        let entry = Arc::new(Entry { socket, rests_since, thread });
         let mut entries = lock(&self.entries);
         entries.counters.connections_open.add(1);
         let slot = entries.free.pop().unwrap_or_else(|| {
@@ -158,7 +187,41 @@ impl Registry {
             entries.slots.len() - 1
         });
         entries.slots[slot] = Some(Arc::clone(&entry));
-        Arrival { entry, peer, slot }
+        Arrival { entry, peer, begun, refused_by: 0, slot }
+    }
+
+    /// Gives a connection to another engine; returns it if that takes no more.
+    #[cold]
+    pub(crate) fn give(&self, arrival: Arrival, connection: Connection) -> Option<Arrival> {
+        let mut given = Some((arrival, connection));
+        let (heirs, heir) = (self.shared.heirs(), self.shared.heir());
+        let is_ready = given.as_ref().is_some_and(|(arrival, _)| {
+            os::socket::set_blocking(arrival.entry.socket(), false).is_ok()
+        });
+        if let Some(heir) = heir.filter(|_| is_ready) {
+            heir.take(&mut || {
+                let (arrival, connection) = given.take().expect("it is given once");
+                let mut entries = lock(&self.entries);
+                entries.slots[arrival.slot] = None;
+                entries.free.push(arrival.slot);
+                entries.counters.connections_open.subtract(1);
+                let entry = Arc::into_inner(arrival.entry).expect("nobody else keeps it");
+                Handed { connection, socket: entry.socket }
+            });
+        }
+        let (mut arrival, connection) = given?;
+        (arrival.begun, arrival.refused_by) = (Some(Box::new(connection)), heirs);
+        Some(arrival)
+    }
+
+    /// Interrupts the threads that wait for their clients in calls, so that they see an order.
+    pub(crate) fn interrupt_all(&self) {
+        for entry in lock(&self.entries).slots.iter().flatten() {
+            let thread = ThreadNumber(entry.thread.load(Ordering::Relaxed));
+            if thread != ThreadNumber::NONE {
+                let _ = thread.interrupt(); // it is tried again
+            }
+        }
     }
 
     /// Removes a connection that has ended.
@@ -350,6 +413,16 @@ impl Entries {
 impl Entry {
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// Whether the connection was closed from outside: it is counted off, and ends here.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.rests_since.load(Ordering::Relaxed) == TAKEN
+    }
+
+    /// Notes that the calling thread may wait for the client.
+    pub(crate) fn is_waited_for_here(&self) {
+        self.thread.store(ThreadNumber::of_this_thread().0, Ordering::Relaxed);
     }
 
     /// Marks the connection as resting since `now`: from now on it may be closed from outside.

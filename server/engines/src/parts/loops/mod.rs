@@ -21,7 +21,7 @@ use std::any::Any;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 use std::thread::{Builder, JoinHandle};
@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) inboxes: Inboxes,
     /// Who gets the connections when the loops leave.
     heir: Mutex<Option<Arc<dyn Heir>>>,
+    /// The number of heirs there have been.
+    heirs: AtomicU32,
     /// For each loop, whether another has asked it to close an idle connection.
     room_wanted: Vec<AtomicBool>,
     /// The loop that failed first, and why, in one line.
@@ -255,7 +257,7 @@ impl Engine for Loops {
     fn leave(&mut self, heir: Option<Arc<dyn Heir>>) {
         match heir.filter(|_| self.moves_connections) {
             Some(heir) => {
-                *lock(&self.shared.heir) = Some(heir);
+                self.shared.set_heir(heir);
                 self.issue(Order::Leave);
             }
             None => {
@@ -300,6 +302,7 @@ impl Shared {
             wakes: (0..workers).map(|_| Wake::new()).collect::<io::Result<_>>()?,
             inboxes: Inboxes::new(workers),
             heir: Mutex::default(),
+            heirs: AtomicU32::new(0),
             room_wanted: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             failure: OnceLock::new(),
             notices: Mutex::default(),
@@ -337,6 +340,17 @@ impl Shared {
     /// Who gets the connections, if the loops leave.
     pub(crate) fn heir(&self) -> Option<Arc<dyn Heir>> {
         lock(&self.heir).clone()
+    }
+
+    /// The number of heirs there have been. A connection that one has refused is offered to the
+    /// next.
+    pub(crate) fn heirs(&self) -> u32 {
+        self.heirs.load(Ordering::SeqCst)
+    }
+
+    fn set_heir(&self, heir: Arc<dyn Heir>) {
+        *lock(&self.heir) = Some(heir);
+        self.heirs.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Takes the reports of failures that were handled since the last call.

@@ -12,14 +12,15 @@ use super::super::registry::tests::{admit, registry};
 use super::*;
 
 /// Sends the id of the thread that it runs on, and waits for the client's close.
-fn send_thread_id(_: &Registry, arrival: &Arrival, buffer: &mut [u8]) {
+fn send_thread_id(_: &Registry, arrival: &mut Arrival, buffer: &mut [u8]) -> Option<Connection> {
     let id = format!("{:?}", thread::current().id());
     let _ = os::send::send(arrival.entry.socket(), id.as_bytes(), false);
     while os::send::recv(arrival.entry.socket(), buffer).is_ok_and(|n| n > 0) {}
+    None
 }
 
 /// Panics, as a bug would.
-fn fail(_: &Registry, _: &Arrival, _: &mut [u8]) {
+fn fail(_: &Registry, _: &mut Arrival, _: &mut [u8]) -> Option<Connection> {
     panic!("this connection is broken");
 }
 
