@@ -6,7 +6,6 @@
 
 use crate::call::check;
 use std::cell::Cell;
-use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Once;
@@ -31,19 +30,13 @@ impl ThreadNumber {
         Self(NUMBER.get())
     }
 
-    /// Interrupts the system call in which the thread waits, if it does. A thread that has ended is
-    /// none.
-    pub fn interrupt(self) -> io::Result<()> {
+    /// Interrupts the system call in which the thread waits, if it is there and waits.
+    pub fn interrupt(self) {
         install_handler();
         let process = rustix::process::getpid().as_raw_nonzero().get();
+        // It fails if the thread has ended.
         // SAFETY: a call with three numbers. The handler of the signal does nothing.
-        let sent =
-            check(unsafe { libc::syscall(libc::SYS_tgkill, process, self.0, signal()) }
-                as libc::c_int);
-        match sent {
-            Err(why) if why.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-            outcome => outcome.map(drop),
-        }
+        unsafe { libc::syscall(libc::SYS_tgkill, process, self.0, signal()) };
     }
 }
 
@@ -72,6 +65,7 @@ fn install_handler() {
 mod tests {
     use super::*;
     use crate::send::recv_interruptible;
+    use std::io;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
     use std::sync::mpsc;
@@ -89,12 +83,12 @@ mod tests {
         let number = told.recv().unwrap();
         assert_ne!(number, ThreadNumber::of_this_thread());
         while !waiter.is_finished() {
-            number.interrupt().unwrap();
+            number.interrupt();
             thread::sleep(Duration::from_millis(1));
         }
         let received = waiter.join().unwrap();
         assert_eq!(received.unwrap_err().kind(), io::ErrorKind::Interrupted);
-        number.interrupt().unwrap(); // there is no such thread any more
+        number.interrupt(); // there is no such thread any more
         drop(theirs);
     }
 }

@@ -279,8 +279,8 @@ pub(crate) struct CachePlan {
 }
 
 impl CachePlan {
-    /// A cache for `workers` workers. There are `caches` of them in the server, and `caches_here` in
-    /// this process, which has its own descriptors.
+    /// A cache for `workers` workers. There are `caches` of them in the server, and `caches_here`
+    /// in this process, which has its own descriptors.
     pub(crate) fn new(
         settings: &Settings,
         descriptors: usize,

@@ -137,7 +137,7 @@ impl Counters {
         }
     }
 
-    /// Adds the numbers of `other`, whose worker has ended. Only one thread may call this at a time.
+    /// Adds the numbers of `other`, whose worker has ended. Only for one thread at a time.
     pub fn absorb(&self, other: &Self) {
         let pairs = self.all().zip(other.all());
         pairs.for_each(|(own, other)| own.add(other.get()));

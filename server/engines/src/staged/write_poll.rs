@@ -106,8 +106,8 @@ impl WritePoll {
 
     /// Carries out the orders of the engine. On [`Order::Abort`] all connections go to the
     /// read-poll stage, which closes them. Until then responses under way are finished: the next
-    /// stage of each connection drains it. On [`Order::Leave`] they go there as well, to be given to
-    /// another engine.
+    /// stage of each connection drains it. On [`Order::Leave`] they go there to be given to another
+    /// engine.
     fn obey(&mut self) {
         if self.poller.has_new_failures() {
             self.poller.wait_set.clear_lost();

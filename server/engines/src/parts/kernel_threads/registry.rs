@@ -219,7 +219,7 @@ impl Registry {
         for entry in lock(&self.entries).slots.iter().flatten() {
             let thread = ThreadNumber(entry.thread.load(Ordering::Relaxed));
             if thread != ThreadNumber::NONE {
-                let _ = thread.interrupt(); // it is tried again
+                thread.interrupt();
             }
         }
     }
