@@ -227,13 +227,9 @@ pub trait Engine: Send {
 
     /// Has the engine accept no more, give its connections to `heir`, each as soon as it can be
     /// moved, and end when it has none. Others accept from its listeners already. Without an heir,
-    /// and where connections cannot be moved, each ends here, after the response under way. It may
-    /// be called again, when the heir leaves as well.
-    fn leave(&mut self, heir: Option<Arc<dyn Heir>>) {
-        let _ = heir;
-        self.issue(Order::StopAccepting);
-        self.issue(Order::Drain);
-    }
+    /// and where connections cannot be moved, each ends here with its next response, which says so.
+    /// It may be called again, when the heir leaves as well.
+    fn leave(&mut self, heir: Option<Arc<dyn Heir>>);
 
     /// Has workers that sleep release what has left the cache meanwhile. A worker that is busy does
     /// so by itself.

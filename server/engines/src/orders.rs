@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Give all connections to another engine, which accepts from the same listeners.
+    /// Give all connections to another engine, which accepts from the same listeners; or end each
+    /// with its next response, if there is no other.
     Leave,
     /// Stop accepting. Connections that wait in a listener's queue are accepted first: closing the
     /// listener would reset them.

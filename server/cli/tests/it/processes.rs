@@ -293,7 +293,7 @@ fn when_memory_runs_out_a_connection_is_lost_and_not_the_server() {
     // More clients than the pool may have processes.
     let lost = (0..300).filter(|_| is_lost()).count();
     drop(clients);
-    wait_until(|| server.status("/") == 200);
+    wait_until(|| request_status(&mut server.connect(), "/") == Some(200));
     assert_eq!(children(server.pid()), before, "the worker process is the same");
     let lines = server.stop();
     let killed = lines.iter().filter(|line| line.contains("killed by signal 9")).count();

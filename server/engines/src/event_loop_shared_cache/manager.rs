@@ -11,7 +11,7 @@ use site::resource::Entry;
 use super::knobs::SHARED_PERCENT;
 use super::shared_memory::SharedMemory;
 use super::worker_slot::{Common, End, ProcessStart, WorkerSlot, begin};
-use crate::engine::{Engine, MakeWorker, Start, WorkerStart};
+use crate::engine::{Engine, Heir, MakeWorker, Start, WorkerStart};
 use crate::orders::Order;
 use crate::parts::failures::{Failures, Replacement};
 
@@ -92,11 +92,16 @@ impl Engine for Manager {
     fn issue(&mut self, order: Order) {
         let inner = self.inner.get_mut();
         inner.send(order);
-        if order == Order::StopAccepting {
+        if matches!(order, Order::Leave | Order::StopAccepting) {
             inner.is_ending = true;
             // The processes have copies of the listeners, and empty their queues first.
             inner.slots.iter_mut().for_each(WorkerSlot::close);
         }
+    }
+
+    /// Connections end here: they cannot go from one process to another.
+    fn leave(&mut self, _: Option<Arc<dyn Heir>>) {
+        self.issue(Order::Leave);
     }
 
     /// Does nothing: each process does its housekeeping by itself.

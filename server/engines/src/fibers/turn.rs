@@ -102,7 +102,12 @@ impl ConnectionFiber {
         if events.has(FiberEvents::DRAIN) || (self.is_new && thread.is_draining()) {
             self.connection.drain();
         }
-        self.is_leaving |= events.has(FiberEvents::LEAVE) || (self.is_new && thread.is_leaving());
+        if events.has(FiberEvents::LEAVE) || (self.is_new && thread.is_leaving()) {
+            self.is_leaving = !thread.cluster.shared.is_finishing();
+            if !self.is_leaving {
+                self.connection.drain_after_next();
+            }
+        }
         let aborts = events.has(FiberEvents::ABORT) || (self.is_new && thread.is_aborting());
         self.is_new = false;
         // While the fiber was away its client had no chance: what it brings back comes first.

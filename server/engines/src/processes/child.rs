@@ -147,7 +147,7 @@ impl Child {
         self.connections_max == 0
             || self.listeners.is_empty() // accepting was stopped while it served
             || self.row.command() == Command::EndIfWaiting
-            || self.board.orders.is_issued(Order::StopAccepting)
+            || self.board.orders.is_any_issued()
     }
 
     /// Accepts one connection, if there is one, and serves it. This is not the rule of admission
@@ -234,8 +234,12 @@ impl Child {
     /// (`parts/loops/obey.rs`), which carries out an order once: a process serves a connection at a
     /// time, and the orders hold for the next one, too.
     fn obey(&mut self, entry: &Entry) {
-        if self.board.orders.is_issued(Order::StopAccepting) {
+        let is_leaving = self.board.orders.is_issued(Order::Leave);
+        if is_leaving || self.board.orders.is_issued(Order::StopAccepting) {
             self.listeners.clear();
+        }
+        if is_leaving {
+            self.registry.shared.orders.issue(Order::Leave);
         }
         if self.board.orders.is_issued(Order::Drain) {
             self.registry.shared.orders.issue(Order::Drain);

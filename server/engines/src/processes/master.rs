@@ -17,7 +17,7 @@ use super::note::Note;
 use super::pool::{Pool, ProcessParts};
 use crate::engine::PartitionStart;
 use crate::jobs::Runner;
-use crate::orders::Orders;
+use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, accept_row};
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, PAUSE_MS, WAKE_KEY, refuse};
 use crate::parts::failures::Failures;
@@ -154,7 +154,8 @@ impl Master {
             }
             obey(&mut self);
             self.keep_spare();
-            if self.obeyed.is_closed && self.obeyed.is_draining && self.pool.alive() == 0 {
+            let is_ending = self.obeyed.is_draining || self.board.orders.is_issued(Order::Leave);
+            if self.obeyed.is_closed && is_ending && self.pool.alive() == 0 {
                 return Ok(());
             }
         }
@@ -284,6 +285,14 @@ impl Obey<&'static AtomicU64> for Master {
 
     fn obeyed(&mut self) -> &mut Obeyed {
         &mut self.obeyed
+    }
+
+    /// Has the processes end with the next responses; others accept.
+    fn leave(&mut self) {
+        if !self.obeyed.is_closed {
+            self.pool.call_all();
+            self.close();
+        }
     }
 
     /// Takes the connections that wait in the queues, for each of which a process is forked, and

@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use os::fork::{Child, Ended};
 
-use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start, Wakeups};
+use crate::engine::{Engine, EngineSpec, Heir, Plan, Processes, SendfileMode, Start, Wakeups};
 use crate::knobs::{Knob, KnobValues};
 use crate::lock::lock;
 use crate::orders::Order;
@@ -146,6 +146,11 @@ impl Engine for RunningMasters {
     fn issue(&mut self, order: Order) {
         self.is_ending |= order != Order::StopAccepting;
         self.masters.iter().for_each(|master| master.board.order(order));
+    }
+
+    /// Connections end here: they cannot go from one process to another.
+    fn leave(&mut self, _: Option<Arc<dyn Heir>>) {
+        self.issue(Order::Leave);
     }
 
     /// Does nothing: each process has a cache of its own, and does its housekeeping before it

@@ -35,8 +35,11 @@ impl RingLoop {
     #[cold]
     #[inline(never)]
     pub(super) fn gives(&mut self, key: u64) -> bool {
-        let Some(heir) = self.shared.heir() else { return false };
         let Some(slot) = self.connections.get(key) else { return true };
+        let Some(heir) = self.shared.heir() else {
+            slot.connection.drain_after_next();
+            return false;
+        };
         let is_movable = slot.upstream == NO_UPSTREAM && slot.connection.is_movable();
         let is_sending = slot.socket.is_sending_bytes();
         if !is_movable || is_sending || slot.socket.cancel_receive(&mut self.ring) {

@@ -152,6 +152,10 @@ impl ReadPoll {
     #[cold]
     fn give(&mut self, mut client: BoxedClient) -> Option<BoxedClient> {
         let heirs = self.poller.shared.heirs();
+        if heirs == 0 {
+            client.connection.drain_after_next();
+            return Some(client);
+        }
         let heir = self.poller.shared.heir().filter(|_| client.refused_by != heirs);
         let Some(heir) = heir.filter(|_| client.connection.is_movable()) else {
             return Some(client);

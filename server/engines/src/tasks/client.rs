@@ -284,7 +284,12 @@ impl Client {
             return false;
         }
         let orders = self.control.orders.swap(0, Ordering::AcqRel);
-        self.is_leaving |= orders & LEAVE != 0;
+        if orders & LEAVE != 0 {
+            self.is_leaving = !self.state.loop_context.shared.is_finishing();
+            if !self.is_leaving {
+                self.connection.drain_after_next();
+            }
+        }
         if self.is_leaving && self.moves() {
             return true;
         }

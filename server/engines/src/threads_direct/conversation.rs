@@ -144,7 +144,7 @@ impl Conversation<'_> {
     fn answer(&mut self, bytes: &[u8], head: &Head<'_>, arrived: &[u8]) -> (Reply, Prepared) {
         self.requests = self.requests.wrapping_add(1);
         let is_last = self.requests == self.limits.requests_per_connection_max;
-        let is_last = is_last || self.is_taken || self.registry.is_draining();
+        let is_last = is_last || self.is_taken || self.registry.are_last();
         Reply::begin(self.lease.worker(), self.peer, bytes, head, arrived, is_last)
     }
 
@@ -241,7 +241,7 @@ impl Conversation<'_> {
     fn run(&mut self, job: Job, reply: &mut Reply) -> Prepared {
         let done = self.registry.run(job);
         read_clock(self.worker());
-        if self.registry.is_draining() {
+        if self.registry.are_last() {
             reply.be_last();
         }
         reply.done(self.worker(), done)

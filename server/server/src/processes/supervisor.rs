@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use engines::{Engine, Failures, Order, Orders, Replacement};
+use engines::{Engine, Failures, Heir, Order, Orders, Replacement};
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::event::Wake;
 
@@ -119,6 +119,11 @@ impl Engine for Supervisor {
     fn issue(&mut self, order: Order) {
         self.shared.orders.issue(order);
         self.shared.wake.notify();
+    }
+
+    /// Connections end here: they do not go from one process to another.
+    fn leave(&mut self, _: Option<Arc<dyn Heir>>) {
+        self.issue(Order::Leave);
     }
 
     /// Does nothing: each worker process does its own housekeeping.
@@ -294,12 +299,14 @@ impl SupervisorThread {
 
     /// Passes on new orders.
     fn pass_on_orders(&mut self) {
-        if !self.is_stopping && self.shared.orders.is_issued(Order::StopAccepting) {
-            self.is_stopping = true;
-            // When the last descriptor of a listener closes, the kernel resets the connections that
-            // wait at it: the processes accept those first.
-            self.places.iter_mut().for_each(|place| place.listeners.clear());
-            self.send_to_all(Order::StopAccepting);
+        for order in [Order::Leave, Order::StopAccepting] {
+            if !self.is_stopping && self.shared.orders.is_issued(order) {
+                self.is_stopping = true;
+                // When the last descriptor of a listener closes, the kernel resets the connections
+                // that wait at it: the processes accept those first.
+                self.places.iter_mut().for_each(|place| place.listeners.clear());
+                self.send_to_all(order);
+            }
         }
         if !self.is_draining && self.shared.orders.is_issued(Order::Drain) {
             self.is_draining = true;

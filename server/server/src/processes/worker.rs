@@ -214,7 +214,10 @@ impl Controller {
     }
 
     fn carry_out(&mut self, order: Order) {
-        self.local.engine.issue(order);
+        match order {
+            Order::Leave => self.local.engine.leave(None),
+            _ => self.local.engine.issue(order),
+        }
         self.is_ending |= order != Order::StopAccepting;
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Client {
     head: Vec<u8>,
     /// Bytes of the body that have arrived; none before the head is complete.
     body: Option<u64>,
+    /// Whether a response has said that it is the last.
+    pub(crate) is_told: bool,
 }
 
 /// The result of some received bytes.
@@ -66,6 +68,7 @@ impl Client {
             received: 0,
             head: Vec::new(),
             body: None,
+            is_told: false,
         }
     }
 
@@ -103,6 +106,8 @@ impl Client {
                     if !self.head.ends_with(b"\r\n\r\n") {
                         return Ok(progress);
                     }
+                    let head = String::from_utf8_lossy(&self.head).to_lowercase();
+                    self.is_told |= head.contains("\r\nconnection: close\r\n");
                     0
                 }
             };

@@ -99,7 +99,9 @@ fn storm(
 ) {
     let server = start(directory, spec);
     let swarm = Swarm::new(server.addresses()[0], files, CLIENTS, seed);
-    let tally = storm_on(server, swarm, seconds, &format!("{}, seed {seed:#x}", spec.name), |_| {});
+    let tally = storm_on(server, swarm, &format!("{}, seed {seed:#x}", spec.name), |_| {
+        thread::sleep(Duration::from_secs(seconds));
+    });
     println!("{}: seed {seed:#x}: {tally:?}", spec.name);
 }
 
@@ -108,20 +110,20 @@ fn storm(
 pub(crate) fn storm_on(
     mut server: Server,
     mut swarm: Swarm,
-    seconds: u64,
     name: &str,
     mut meanwhile: impl FnMut(&mut Server),
 ) -> Tally {
-    let is_stopped = Arc::new(AtomicBool::new(false));
+    let [is_over, is_stopped] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let (settled, is_settled) = mpsc::channel();
-    let stopped = Arc::clone(&is_stopped);
+    let (over, stopped) = (Arc::clone(&is_over), Arc::clone(&is_stopped));
     let clients = thread::spawn(move || {
-        swarm.storm(seconds);
+        swarm.storm(&over);
         swarm.settle();
         let _ = settled.send(()); // the receiver may have failed
         swarm.rest_until(&stopped)
     });
     meanwhile(&mut server);
+    is_over.store(true, Ordering::Release);
     // On an error the swarm has panicked, which is reported when its thread is joined.
     let _ = is_settled.recv();
     let counters = server.counters();

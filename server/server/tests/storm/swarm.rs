@@ -34,8 +34,10 @@ pub(crate) struct Tally {
     pub(crate) body_bytes: u64,
     /// Connections that clients broke off.
     pub(crate) aborted: u64,
-    /// Connections that the server closed between two responses.
+    /// Connections that the server closed between two responses without a word.
     pub(crate) dismissed: u64,
+    /// Connections that it closed after a response that said so.
+    pub(crate) told: u64,
     pub(crate) failures: Vec<String>,
 }
 
@@ -75,16 +77,13 @@ impl Swarm {
         }
     }
 
-    /// Runs the storm for `seconds`, and until it has the least results.
-    pub(crate) fn storm(&mut self, seconds: u64) {
+    /// Runs the storm until it is over, and until it has the least results.
+    pub(crate) fn storm(&mut self, is_over: &AtomicBool) {
         (0..self.clients.len()).for_each(|index| self.connect(index));
-        let end = os::clock::now() + seconds * 1_000_000;
-        let mut is_enough = |s: &mut Self| {
-            let tally = &s.tally;
-            let has_happened = tally.answered >= ANSWERED_MIN && tally.aborted >= ABORTED_MIN;
-            os::clock::now() >= end && has_happened
-        };
-        self.turn_until(end + PATIENCE_US, &mut is_enough);
+        self.turn_until(u64::MAX, |_| is_over.load(Ordering::Acquire));
+        let is_enough =
+            |s: &mut Self| s.tally.answered >= ANSWERED_MIN && s.tally.aborted >= ABORTED_MIN;
+        self.turn_until(os::clock::now() + PATIENCE_US, is_enough);
         if !is_enough(self) {
             let (answered, aborted) = (self.tally.answered, self.tally.aborted);
             let failure = format!("in a minute only {answered} answers, {aborted} broken off");
@@ -295,7 +294,10 @@ impl Swarm {
                 let why = format!("{how} in the middle of {wanted:?}");
                 return self.fail(index, &why);
             }
-            self.tally.dismissed += 1;
+            match client.is_told {
+                true => self.tally.told += 1,
+                false => self.tally.dismissed += 1,
+            }
         }
         self.leave(index);
     }

@@ -97,8 +97,8 @@ pub(crate) struct Acceptor<C> {
 /// How far connections have been told to go to another engine.
 #[derive(Default)]
 struct Leaving {
-    /// Whether the pool has been told, since the last wake-up call.
-    is_told: bool,
+    /// The number of heirs there were when the pool was told.
+    told: u32,
     /// When threads are interrupted again, and the time after which that is.
     next: Option<Tick>,
     pause_ms: u64,
@@ -215,7 +215,6 @@ impl<C: Pool + 'static> Acceptor<C> {
         self.registry.shared.wakes[self.wake_index].clear();
         self.registry.do_housekeeping();
         self.adopt_all();
-        self.leaving = Leaving::default();
         if self.registry.shared.take_room_request(self.wake_index) && self.registry.is_full() {
             self.registry.evict();
         }
@@ -265,11 +264,13 @@ impl<C: Pool + 'static> Obey for Acceptor<C> {
         if self.obeyed.is_closed {
             self.listeners.close(&self.epoll);
         }
-        if !std::mem::replace(&mut self.leaving.is_told, true) {
+        let heirs = self.registry.shared.heirs();
+        if self.leaving.told != heirs {
+            self.leaving = Leaving { told: heirs, ..Leaving::default() };
             self.pool.leave();
         }
         let now = self.worker.now();
-        if self.leaving.next.is_none_or(|next| next <= now) {
+        if heirs > 0 && self.leaving.next.is_none_or(|next| next <= now) {
             self.registry.interrupt_all();
             let doubled = (2 * self.leaving.pause_ms).min(INTERRUPTED_AFTER_MS_MAX);
             self.leaving.pause_ms = doubled.max(INTERRUPTED_AFTER_MS);

@@ -298,7 +298,7 @@ impl Drive<'_, '_> {
             Ok(n) => {
                 // A request that came just when its connection was closed from outside, or while
                 // all connections are to end, gets a last answer, which announces the close.
-                if n > 0 && (is_taken || self.registry.is_draining()) {
+                if n > 0 && (is_taken || self.registry.are_last()) {
                     self.served.has_begun_drain = true;
                     self.served.connection.drain_after_next();
                 }
@@ -385,7 +385,7 @@ impl Drive<'_, '_> {
     fn drain_if_ordered(&mut self) {
         let served = &mut *self.served;
         let is_idle = served.connection.phase() == Phase::Idle;
-        if self.registry.is_draining() && !served.has_begun_drain && !is_idle {
+        if self.registry.are_last() && !served.has_begun_drain && !is_idle {
             served.has_begun_drain = true;
             served.connection.drain();
         }

@@ -149,6 +149,11 @@ impl Registry {
         self.shared.orders.is_ending()
     }
 
+    /// Whether connections are to end with their next responses, or with those under way.
+    pub(crate) fn are_last(&self) -> bool {
+        self.is_ending() && (self.is_draining() || self.shared.is_finishing())
+    }
+
     /// Whether connections are to go to another engine.
     pub(crate) fn is_leaving(&self) -> bool {
         self.shared.orders.is_issued(Order::Leave)

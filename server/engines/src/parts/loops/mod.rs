@@ -255,16 +255,10 @@ impl Engine for Loops {
     }
 
     fn leave(&mut self, heir: Option<Arc<dyn Heir>>) {
-        match heir.filter(|_| self.moves_connections) {
-            Some(heir) => {
-                self.shared.set_heir(heir);
-                self.issue(Order::Leave);
-            }
-            None => {
-                self.issue(Order::StopAccepting);
-                self.issue(Order::Drain);
-            }
+        if let Some(heir) = heir.filter(|_| self.moves_connections) {
+            self.shared.set_heir(heir);
         }
+        self.issue(Order::Leave);
     }
 
     /// Wakes each loop: a loop that is woken releases the entries that it need not hold.
@@ -340,6 +334,11 @@ impl Shared {
     /// Who gets the connections, if the loops leave.
     pub(crate) fn heir(&self) -> Option<Arc<dyn Heir>> {
         lock(&self.heir).clone()
+    }
+
+    /// Whether connections are to end with their next responses: they can go to no other engine.
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.orders.is_issued(Order::Leave) && self.heirs() == 0
     }
 
     /// The number of heirs there have been. A connection that one has refused is offered to the

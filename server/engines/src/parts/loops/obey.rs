@@ -21,9 +21,9 @@ pub(crate) trait Obey<Cell: Borrow<AtomicU64> = AtomicU64> {
 
     fn obeyed(&mut self) -> &mut Obeyed;
 
-    /// Accepts no more, and gives each connection that can be moved to another engine. Called in
-    /// each turn: more of them can be moved then.
-    fn leave(&mut self) {}
+    /// Accepts no more, and gives each connection that can be moved to another engine; without one,
+    /// has each end with its next response. Called in each turn: more of them can be moved then.
+    fn leave(&mut self);
 
     /// Empties the queues of the loop's listeners and closes the listeners. Returns false if it has
     /// to go on in the next turn.

@@ -522,12 +522,16 @@ impl Obey for Reactor {
     }
 
     fn leave(&mut self) {
-        let Some(heir) = self.shared.heir() else { return };
         self.obeyed.is_closed = self.obeyed.is_closed || self.leave_listeners();
+        let heir = self.shared.heir();
         for key in self.connections.keys() {
             let Some(slot) = self.connections.get(key) else { continue };
-            if slot.upstream == NO_UPSTREAM && slot.connection.is_movable() {
-                heir.take(&mut || self.release(key));
+            match &heir {
+                Some(heir) if slot.upstream == NO_UPSTREAM && slot.connection.is_movable() => {
+                    heir.take(&mut || self.release(key));
+                }
+                Some(_) => {}
+                None => slot.connection.drain_after_next(),
             }
         }
     }
