@@ -8,6 +8,7 @@ use rustix::thread::set_current_timer_slack;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// The kernel's release as `uname -r` prints it.
@@ -24,6 +25,41 @@ pub fn user_id() -> u32 {
 /// Whether the process runs as the superuser (effective user 0).
 pub fn is_root() -> bool {
     user_id() == 0
+}
+
+/// The process at the other end of a Unix socket, when the connection was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its number.
+    pub process: u32,
+    /// The number of its effective user.
+    pub user: u32,
+}
+
+impl Peer {
+    /// The process at the other end of this socket.
+    pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        let found = rustix::net::sockopt::socket_peercred(socket)?;
+        let process = found.pid.as_raw_nonzero().get().cast_unsigned();
+        Ok(Self { process, user: found.uid.as_raw() })
+    }
+}
+
+/// Whether a process is, or descends from, that with the number `ancestor`, as far as their parents
+/// still live. One that has ended descends from none.
+#[must_use]
+pub fn descends_from(mut process: u32, ancestor: u32) -> bool {
+    while process != ancestor {
+        let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        // The name of the program, in parentheses, may have spaces; after it come state and parent.
+        let after_name = status.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let parent = after_name.split_whitespace().nth(1).and_then(|parent| parent.parse().ok());
+        match parent {
+            Some(parent) if parent != 0 => process = parent,
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Lets the calling thread's timers fire when they are due instead of up to 50 microseconds later

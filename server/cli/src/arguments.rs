@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Parser, Subcommand};
+use clap::{Arg, Args, Parser, Subcommand};
 use command::generated::{Generated, completions_of};
 use command::help::usual;
 use command::programs::{OTHERS, Program, SERVER};
@@ -87,6 +87,12 @@ pub(crate) enum Command {
     #[command(after_help = CHECK_EXAMPLES, after_long_help = CHECK_HELP)]
     #[command(mut_args(usual(SERVE_USUAL)), mut_args(shortened))]
     Check(Arguments),
+    /// Ask a server that runs for its status, or to change
+    ///
+    /// A change is made while it serves: no connection is lost. The command ends when it is made,
+    /// or was refused: then nothing has changed.
+    #[command(after_help = CTL_HELP)]
+    Ctl(Ctl),
     /// List the engines and their knobs
     ///
     /// An engine is a way to share the work among CPUs; a knob is a setting of one.
@@ -112,6 +118,48 @@ pub(crate) enum Command {
     #[command(flatten)]
     Generated(Generated),
 }
+
+/// What is asked, and of which server.
+#[derive(Args)]
+pub(crate) struct Ctl {
+    /// The control socket of the server; without it that of the only server of this user
+    #[arg(long, value_name = "PATH", conflicts_with = "pid")]
+    pub(crate) socket: Option<PathBuf>,
+    /// The process of the server, where several run
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+    #[command(subcommand)]
+    pub(crate) request: Request,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Request {
+    /// What it serves, where and how, and its counts
+    Status,
+    /// Read the configuration again, and serve by it
+    ///
+    /// What was changed by `change` is changed back.
+    Reload,
+    /// Serve with other settings until the next reload
+    Change {
+        /// Keys of the configuration: engine.name=fibers
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
+    /// Finish what is under way, and end: as SIGTERM
+    Drain,
+}
+
+const CTL_HELP: &str = "\
+Exit status:
+  0  it is done
+  1  it could not be done, or no server answers
+  2  wrong usage, or a mistake in the configuration: nothing has changed
+
+Examples:
+  ropewalk ctl status
+  ropewalk ctl reload
+  ropewalk ctl change engine.name=fibers engine.knobs.stack_kib=64";
 
 impl Command {
     /// Whether the process becomes a server, which reports in its own way.

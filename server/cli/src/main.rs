@@ -1,6 +1,7 @@
 //! The `ropewalk` command: parses the arguments and calls the command's module.
 
 mod arguments;
+mod ctl;
 mod doctor_command;
 mod engines_table;
 
@@ -57,6 +58,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Serve { arguments, verbose } => serve(&arguments, verbose),
         Command::Worker { arguments } => server::run_worker(&arguments).map_err(Failure::Usage),
         Command::Check(arguments) => check(&arguments),
+        Command::Ctl(request) => ctl::execute(&request),
         Command::Engines { json: false } => print(&engines_table::table()),
         Command::Engines { json: true } => print(&engines_table::json()),
         Command::Doctor { directory, json } => doctor_command::execute(&directory, json),
@@ -69,7 +71,12 @@ fn execute(command: Command) -> Result<(), Failure> {
 fn serve(arguments: &Arguments, is_verbose: bool) -> Result<(), Failure> {
     let config = Config::load(arguments).map_err(usage)?;
     server::check(&config).map_err(usage)?;
-    server::run(&config, is_verbose).map_err(|Reported| Failure::Reported(1))
+    let load = |settings: &[String]| {
+        let set = arguments.set.iter().chain(settings).cloned().collect();
+        let config = Config::load(&Arguments { set, ..arguments.clone() })?;
+        server::check(&config).map(|_| config)
+    };
+    server::run(&config, &load, is_verbose).map_err(|Reported| Failure::Reported(1))
 }
 
 fn check(arguments: &Arguments) -> Result<(), Failure> {

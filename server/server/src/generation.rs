@@ -15,8 +15,8 @@ use site::host::HostSettings;
 
 use crate::access_log::Log;
 use crate::applications::{self, Lookout};
-use crate::auto::{self, Resolved};
-use crate::config::{Config, ListenerMode, Settings};
+use crate::auto::{self, Choice, Resolved};
+use crate::config::{CacheSettings, Config, ListenerMode, Settings};
 use crate::error_log::{self, Budget};
 use crate::interrupt_affinity::Place;
 use crate::layout::{Layout, Share};
@@ -26,7 +26,8 @@ use crate::partitions::{Machine, Partition};
 use crate::processes::{Ledger, Supervisor, WorkerCommand};
 use crate::ready::{Ready, make_ready};
 use crate::report;
-use crate::spawner::{self, Spawner};
+use crate::services::{Renewal, Services};
+use crate::spawner;
 use crate::start_error::StartError;
 use crate::start_line::start_line;
 use crate::stop_deadline::WORKERS_END_US;
@@ -35,8 +36,9 @@ use crate::{names, reach, start_pages};
 /// What stays while workers come and go.
 pub(crate) struct Lasting {
     pub(crate) listeners: Listeners,
-    pub(crate) spawner: Option<Spawner>,
-    pub(crate) log: Option<Log>,
+    pub(crate) services: Services,
+    /// Services that only workers use which leave.
+    pub(crate) former: Vec<Services>,
     /// The number of connections that are open in the server's own process.
     open: Arc<AtomicUsize>,
 }
@@ -66,6 +68,7 @@ pub(crate) struct Generation {
 /// A site, and what goes with it.
 struct Served {
     hosts: Vec<HostSettings>,
+    cache: CacheSettings,
     site: Arc<Site>,
     _lookout: Lookout,
 }
@@ -89,7 +92,8 @@ pub(crate) struct Ended {
 impl Lasting {
     pub(crate) fn new() -> Result<Self, StartError> {
         let listeners = Listeners::inherit()?;
-        Ok(Self { listeners, spawner: None, log: None, open: Arc::default() })
+        let (services, former) = (Services::default(), Vec::new());
+        Ok(Self { listeners, services, former, open: Arc::default() })
     }
 }
 
@@ -113,37 +117,75 @@ impl Generation {
         ready.without_effect.iter().for_each(|line| report(line));
         spawner::check_folders(settings)
             .map_err(StartError::system("use a directory of CGI programs"))?;
-        // First, so that it has nothing of what the server opens.
-        let failed = StartError::system("start the spawner of CGI programs");
-        if lasting.spawner.is_none() {
-            lasting.spawner = Spawner::start(&config).map_err(&failed)?;
+        let renewal = lasting.services.renew(&config)?;
+        let start = Start { config: &config, machine: &machine, choice: choice.as_ref(), former };
+        match start.workers(&mut ready, lasting, &renewal) {
+            Err(why) => {
+                lasting.listeners.give_back();
+                renewal.end();
+                Err(why)
+            }
+            Ok(generation) => {
+                lasting.settle(settings, renewal);
+                Ok(generation)
+            }
         }
-        let spawner = lasting.spawner.as_ref().map(Spawner::sender).transpose().map_err(&failed)?;
-        let dealt = lasting.listeners.deal(&config, &ready.layout.sets)?;
+    }
+}
+
+impl Lasting {
+    /// Has workers that have started get their clients, and these services.
+    fn settle(&mut self, settings: &Settings, renewal: Renewal) {
+        match self.listeners.settle(settings.socket.listeners) {
+            Ok(closed) => {
+                closed.iter().for_each(|at| report(&format!("no longer listening at {at}")));
+            }
+            Err(why) => report(&why.to_string()),
+        }
+        let former = self.services.replace(renewal);
+        if !former.is_empty() {
+            self.former.push(former);
+        }
+    }
+}
+
+/// What workers are started by.
+struct Start<'s> {
+    config: &'s Config,
+    machine: &'s Machine,
+    choice: Option<&'s Choice>,
+    /// Those that accept now.
+    former: Option<&'s Generation>,
+}
+
+impl Start<'_> {
+    fn workers(
+        &self,
+        ready: &mut Ready,
+        lasting: &mut Lasting,
+        renewal: &Renewal,
+    ) -> Result<Generation, StartError> {
+        let settings = &self.config.settings;
+        let spawner = renewal.to_spawner(&lasting.services)?;
+        let dealt = lasting.listeners.deal(self.config, &ready.layout.sets)?;
         let inherited = dealt.are_shared && settings.socket.listeners == ListenerMode::Auto;
         ready.layout.exclusive_wakeups |= inherited;
-        if lasting.log.is_none() {
-            lasting.log = Log::open(&settings.log)?;
-        }
-        let reasons = choice.map(|choice| {
+        let reasons = self.choice.map(|choice| {
             choice.reasons(settings, &ready.layout, ready.sendfile, dealt.are_shared).into()
         });
         let (addresses, description) =
-            (dealt.addresses.clone(), start_line(settings, &ready, &dealt.addresses));
-        let hints = hints(&ready, &dealt);
+            (dealt.addresses.clone(), start_line(settings, ready, &dealt.addresses));
+        let hints = hints(ready, &dealt);
         let places = match settings.partitions.set_irq_affinity {
-            true => places_of(settings, &ready, &addresses),
+            true => places_of(settings, ready, &addresses),
             false => Vec::new(),
         };
-        let started = match ready.layout.processes {
-            None => start_threads(&config, &mut ready, lasting, former, dealt, spawner),
-            Some(_) => start_processes(&config, &ready, &machine, lasting, &dealt, spawner),
+        let given = ToWorkers { log: renewal.log(&lasting.services), spawner, open: &lasting.open };
+        let (workers, served, errors) = match ready.layout.processes {
+            None => self.threads(ready, dealt, given)?,
+            Some(_) => self.processes(ready, &dealt, given)?,
         };
-        let (workers, served, errors) = started.inspect_err(|_| lasting.listeners.give_back())?;
-        if let Err(why) = lasting.listeners.settle(settings.socket.listeners) {
-            report(&why.to_string());
-        }
-        Ok(Self {
+        Ok(Generation {
             workers,
             served,
             errors,
@@ -158,7 +200,9 @@ impl Generation {
             is_cut_off: false,
         })
     }
+}
 
+impl Generation {
     pub(crate) fn site(&self) -> &Site {
         &self.served.site
     }
@@ -272,63 +316,72 @@ impl Generation {
 /// What has been started of a generation.
 type Started = (Workers, Arc<Served>, Budget);
 
-/// Starts workers in threads of this process. They go on with the site and the caches of the
-/// `former` ones if the hosts are the same.
-fn start_threads(
-    config: &Config,
-    ready: &mut Ready,
-    lasting: &Lasting,
-    former: Option<&Generation>,
-    dealt: Dealt,
+/// What lasts, as workers are given it.
+struct ToWorkers<'l> {
+    log: Option<&'l Log>,
     spawner: Option<OwnedFd>,
-) -> Result<Started, StartError> {
-    let share = ready.layout.shares.first();
-    let share = share.expect("there is a partition, and this process is to serve it").clone();
-    let errors = Budget::new().map_err(StartError::system("begin the error log"))?;
-    let mut caches = Vec::new();
-    let same = former.filter(|it| it.served.hosts == ready.hosts);
-    let served = match same.map(|it| (&it.workers, &it.served)) {
-        Some((Workers::Threads(local), served)) => {
-            caches = local.caches();
-            ready.site = Arc::clone(&served.site);
-            Arc::clone(served)
-        }
-        _ => look_out(config, ready, errors)?,
-    };
-    let access_log = lasting.log.as_ref().map(Log::ends);
-    let open = Arc::clone(&lasting.open);
-    let given = Given { access_log, errors, spawner, open, caches };
-    let counters = CounterBook::default();
-    let local = Local::start(config, ready, &share, dealt.sets, given, counters)?;
-    Ok((Workers::Threads(local), served, errors))
+    open: &'l Arc<AtomicUsize>,
 }
 
-fn start_processes(
-    config: &Config,
-    ready: &Ready,
-    machine: &Machine,
-    lasting: &Lasting,
-    dealt: &Dealt,
-    spawner: Option<OwnedFd>,
-) -> Result<Started, StartError> {
-    let failed = StartError::system("make what worker processes share");
-    let queue = lasting.log.as_ref().map(Log::queue);
-    let layout = &ready.layout;
-    let finding_cells = applications::finding_cells(&ready.site);
-    let (file, ledger) = Ledger::create(layout.shares.len(), finding_cells).map_err(&failed)?;
-    applications::share_findings(&ready.site, ledger.findings());
-    let errors = ledger.error_budget();
-    let served = look_out(config, ready, errors)?;
-    let worker_command = WorkerCommand {
-        program: config.worker_program.clone(),
-        machine: machine.to_string(),
-        configuration: os::shared_memory::create_text(&config.show()).map_err(&failed)?,
-        ledger: file,
-        spawner,
-    };
-    let listeners = of_shares(layout, dealt).map_err(&failed)?;
-    let supervisor = Supervisor::start(worker_command, ledger, queue, listeners)?;
-    Ok((Workers::Processes(Box::new(supervisor), ledger), served, errors))
+impl Start<'_> {
+    /// Starts workers in threads of this process. They go on with the site and the caches of the
+    /// former ones if the hosts are the same.
+    fn threads(
+        &self,
+        ready: &mut Ready,
+        dealt: Dealt,
+        given: ToWorkers<'_>,
+    ) -> Result<Started, StartError> {
+        let share = ready.layout.shares.first();
+        let share = share.expect("there is a partition, and this process is to serve it").clone();
+        let errors = Budget::new().map_err(StartError::system("begin the error log"))?;
+        let mut caches = Vec::new();
+        let is_same = |served: &Served| {
+            served.hosts == ready.hosts && served.cache == self.config.settings.cache
+        };
+        let same = self.former.filter(|it| is_same(&it.served));
+        let served = match same.map(|it| (&it.workers, &it.served)) {
+            Some((Workers::Threads(local), served)) => {
+                caches = local.caches();
+                ready.site = Arc::clone(&served.site);
+                Arc::clone(served)
+            }
+            _ => look_out(self.config, ready, errors)?,
+        };
+        let ToWorkers { log, spawner, open } = given;
+        let (access_log, open) = (log.map(Log::ends), Arc::clone(open));
+        let given = Given { access_log, errors, spawner, open, caches };
+        let counters = CounterBook::default();
+        let local = Local::start(self.config, ready, &share, dealt.sets, given, counters)?;
+        Ok((Workers::Threads(local), served, errors))
+    }
+
+    fn processes(
+        &self,
+        ready: &Ready,
+        dealt: &Dealt,
+        given: ToWorkers<'_>,
+    ) -> Result<Started, StartError> {
+        let failed = StartError::system("make what worker processes share");
+        let layout = &ready.layout;
+        let finding_cells = applications::finding_cells(&ready.site);
+        let (file, ledger) = Ledger::create(layout.shares.len(), finding_cells).map_err(&failed)?;
+        applications::share_findings(&ready.site, ledger.findings());
+        let errors = ledger.error_budget();
+        let served = look_out(self.config, ready, errors)?;
+        let configuration = os::shared_memory::create_text(&self.config.show());
+        let worker_command = WorkerCommand {
+            program: self.config.worker_program.clone(),
+            machine: self.machine.to_string(),
+            configuration: configuration.map_err(&failed)?,
+            ledger: file,
+            spawner: given.spawner,
+        };
+        let listeners = of_shares(layout, dealt).map_err(&failed)?;
+        let queue = given.log.map(Log::queue);
+        let supervisor = Supervisor::start(worker_command, ledger, queue, listeners)?;
+        Ok((Workers::Processes(Box::new(supervisor), ledger), served, errors))
+    }
 }
 
 /// Looks the names of applications up, and begins to find out more.
@@ -338,7 +391,8 @@ fn look_out(config: &Config, ready: &Ready, errors: Budget) -> Result<Arc<Served
     let lookout = Lookout::begin(&ready.site, report)
         .map_err(StartError::system("start a thread that looks after applications"))?;
     let (hosts, site) = (ready.hosts.clone(), Arc::clone(&ready.site));
-    Ok(Arc::new(Served { hosts, site, _lookout: lookout }))
+    let cache = config.settings.cache.clone();
+    Ok(Arc::new(Served { hosts, cache, site, _lookout: lookout }))
 }
 
 /// Whether all workers end within the time that they have for it.

@@ -26,6 +26,8 @@ pub(crate) struct Listeners {
     /// multiplied.
     inherited: Vec<OwnedFd>,
     places: Vec<Place>,
+    /// The indices of the places that the last layout uses.
+    used: Vec<usize>,
 }
 
 /// One configured address, and the sockets among which the kernel divides its clients.
@@ -95,7 +97,7 @@ impl Listeners {
     /// A descriptor that was passed is no listener.
     pub(crate) fn inherit() -> Result<Self, StartError> {
         let inherited = socket::listening_descriptors().map_err(StartError::Inherited)?;
-        Ok(Self { inherited, places: Vec::new() })
+        Ok(Self { inherited, places: Vec::new(), used: Vec::new() })
     }
 
     /// Copies the listeners for a layout with these sets, and opens those that are missing. After
@@ -126,7 +128,7 @@ impl Listeners {
             are_shared: false,
             are_inherited: false,
         };
-        let mut used = Vec::new();
+        self.used.clear();
         for (index, set) in sets.iter().enumerate() {
             if sets[..index].contains(set) {
                 continue;
@@ -134,7 +136,7 @@ impl Listeners {
             let alike: Vec<usize> = (0..sets.len()).filter(|&other| sets[other] == *set).collect();
             for address in addresses(config, *set)? {
                 let settings = &config.settings.socket;
-                let place = self.place(address, alike.len(), settings, &mut used)?;
+                let place = self.place(address, alike.len(), settings)?;
                 dealt.addresses.extend(&place.addresses);
                 place.copy_to(&alike, &mut dealt.sets)?;
             }
@@ -142,13 +144,12 @@ impl Listeners {
         Ok(dealt)
     }
 
-    /// A place of an address that is not `used` by the layout yet, with at least so many rows.
+    /// A place of an address that the layout does not use yet, with at least so many rows.
     fn place(
         &mut self,
         address: ListenAddress,
         rows: usize,
         settings: &SocketSettings,
-        used: &mut Vec<usize>,
     ) -> Result<&Place, StartError> {
         let options = ListenOptions {
             backlog: settings.backlog as u32,
@@ -159,10 +160,11 @@ impl Listeners {
             ipv6_only: true,
         };
         let mut places = self.places.iter().enumerate();
-        let is_free =
-            |(index, place): &(usize, &Place)| place.configured == address && !used.contains(index);
+        let is_free = |(index, place): &(usize, &Place)| {
+            place.configured == address && !self.used.contains(index)
+        };
         let index = places.find(is_free).map_or(self.places.len(), |(index, _)| index);
-        used.push(index);
+        self.used.push(index);
         if index == self.places.len() {
             self.places.push(Place::open(address, &options)?);
         }
@@ -174,11 +176,16 @@ impl Listeners {
         Ok(place)
     }
 
-    /// Has the workers that have started get their clients.
+    /// Has the workers that have started get their clients. Returns the addresses that none of them
+    /// listens at any more: those that leave close them last.
     ///
     /// # Errors
     /// The kernel refuses to deal clients out as configured.
-    pub(crate) fn settle(&mut self, mode: ListenerMode) -> Result<(), StartError> {
+    pub(crate) fn settle(&mut self, mode: ListenerMode) -> Result<Vec<SocketAddr>, StartError> {
+        let mut closed = Vec::new();
+        for index in (0..self.places.len()).rev().filter(|index| !self.used.contains(index)) {
+            closed.extend(self.places.remove(index).addresses);
+        }
         for place in &mut self.places {
             let wanted = match (mode, place.dealing) {
                 (ListenerMode::ReusePortCpu, _) => Dealing::ByCpu,
@@ -188,7 +195,7 @@ impl Listeners {
             place.settled = place.rows.len();
             place.deal(wanted).map_err(StartError::DealtByCpu)?;
         }
-        Ok(())
+        Ok(closed)
     }
 
     /// Closes what was opened for workers that have not started. No client has been given to it.
@@ -373,7 +380,8 @@ mod tests {
     fn listeners_are_added_when_they_are_needed_and_go_to_fewer_workers_together() {
         let mut config = Config::load(&Arguments::default()).unwrap();
         config.settings.listen = vec!["127.0.0.1:0".parse().unwrap()];
-        let mut listeners = Listeners { inherited: Vec::new(), places: Vec::new() };
+        let mut listeners =
+            Listeners { inherited: Vec::new(), places: Vec::new(), used: Vec::new() };
         let one = deal(&mut listeners, &config, 1);
         listeners.settle(ListenerMode::Auto).unwrap();
         assert_eq!(shares(&one), [200]);
@@ -399,7 +407,8 @@ mod tests {
         let taken = other.local_addr().unwrap();
         let mut config = Config::load(&Arguments::default()).unwrap();
         config.settings.listen = vec!["127.0.0.1:0".parse().unwrap()];
-        let mut listeners = Listeners { inherited: Vec::new(), places: Vec::new() };
+        let mut listeners =
+            Listeners { inherited: Vec::new(), places: Vec::new(), used: Vec::new() };
         let one = deal(&mut listeners, &config, 1);
         listeners.settle(ListenerMode::Auto).unwrap();
         config.settings.listen.push(ListenAddress::One(taken));

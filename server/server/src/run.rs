@@ -1,17 +1,20 @@
-//! `ropewalk serve`: a server that is controlled by signals.
+//! `ropewalk serve`: a server that is controlled by signals, and at its control socket.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::panic::resume_unwind;
 use std::thread;
 use std::time::Duration;
 
 use os::signals::Signal;
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
+use crate::control::{Answer, Asked, Control};
 use crate::local::DESCRIPTORS_WIDENED;
 use crate::report::{self, Reported, report};
 use crate::server::{Server, Summary};
 use crate::signals::Signals;
+use crate::start_error::StartError;
 use crate::stop_deadline::StopDeadline;
 
 /// Arenas of the C library's allocator for all threads of a process. Requests that find their file
@@ -23,10 +26,14 @@ pub(crate) const ALLOCATOR_ARENAS: u16 = 2;
 /// order; a start that hangs is left to the end of the process.
 const START_END_US: u64 = 1_000_000;
 
+/// Reads the configuration again, with these settings in addition: `engine.name=fibers`.
+pub type Load<'l> = &'l dyn Fn(&[String]) -> Result<Config, ConfigError>;
+
 /// Serves until SIGTERM, SIGINT or SIGQUIT; a second one of them cuts connections off and leaves
 /// some time for what hangs (stop_deadline.rs). SIGUSR1 reopens the access log, SIGUSR2 prints the
-/// status. A worker that fails and cannot be replaced stops the others as a signal does: the
-/// remaining workers would look like a whole server and leave some clients waiting for ever.
+/// status, SIGHUP does what `ropewalk ctl reload` does. A worker that fails and cannot be replaced
+/// stops the others as a signal does: the remaining workers would look like a whole server and
+/// leave some clients waiting for ever.
 ///
 /// It reports where it serves and what a newcomer should know; with `is_verbose` also why the
 /// engine was chosen, and which settings of interrupts were changed, as the status does in any
@@ -34,7 +41,7 @@ const START_END_US: u64 = 1_000_000;
 ///
 /// # Errors
 /// The server could not start, or it ended by itself. The reason has been reported.
-pub fn run(config: &Config, is_verbose: bool) -> Result<(), Reported> {
+pub fn run(config: &Config, load: Load<'_>, is_verbose: bool) -> Result<(), Reported> {
     os::memory::limit_allocator_arenas(ALLOCATOR_ARENAS);
     let failed = |what: &str, why: &io::Error| {
         report(&format!("{what}: {why}"));
@@ -47,7 +54,7 @@ pub fn run(config: &Config, is_verbose: bool) -> Result<(), Reported> {
     // After the signals are blocked: the reporter's thread must not receive them.
     let reporter = report::begin().map_err(|why| failed("cannot start a thread", &why))?;
     let served = start(config, &mut signals).and_then(|started| match started {
-        Started::ToServe(server) => serve(server, is_verbose, &mut signals),
+        Started::ToServe(server) => serve(server, load, is_verbose, &mut signals),
         Started::ToStop(server) => Ok(server),
     });
     let mut deadline = match &served {
@@ -71,14 +78,24 @@ enum Started {
     ToStop(Server),
 }
 
-/// Starts a server in a thread of its own: it may wait for a file system that does not answer, or
-/// for a worker process that is never ready, and a signal must end it all the same. Other signals
-/// are obeyed when it serves.
+/// Starts a server.
 fn start(config: &Config, signals: &mut Signals) -> Result<Started, String> {
-    const TURN_MS: u32 = 2;
     let config = config.clone();
-    let thread = thread::Builder::new().name("start".into());
-    let thread = thread.spawn(move || Server::start(&config));
+    let (server, is_to_stop) = in_time(move || Server::start(&config), "start", signals)?;
+    let server = server?;
+    Ok(if is_to_stop { Started::ToStop(server) } else { Started::ToServe(server) })
+}
+
+/// Does something in a thread of its own: it may wait for a file system that does not answer, or
+/// for a worker process that is never ready, and a signal must end it all the same. Other signals
+/// are obeyed afterwards. Returns the outcome, and whether a signal to stop has come.
+fn in_time<T: Send + 'static>(
+    act: impl FnOnce() -> T + Send + 'static,
+    what: &str,
+    signals: &mut Signals,
+) -> Result<(T, bool), String> {
+    const TURN_MS: u32 = 2;
+    let thread = thread::Builder::new().name(what.into()).spawn(act);
     let thread = thread.map_err(|why| format!("cannot start a thread: {why}"))?;
     let mut stop_by_us = None;
     let mut others = Vec::new();
@@ -91,27 +108,41 @@ fn start(config: &Config, signals: &mut Signals) -> Result<Started, String> {
             _ => {}
         }
         if stop_by_us.is_some_and(|by| os::clock::now() >= by) {
-            return Err("stopped before it served: the start still waits, for a file system or a \
-                        worker process that does not answer"
-                .into());
+            return Err(format!(
+                "stopped before it served: the {what} still waits, for a file system or a worker \
+                 process that does not answer"
+            ));
         }
     }
-    let server = thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+    let outcome = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
     signals.put_back(others);
-    Ok(if stop_by_us.is_some() { Started::ToStop(server) } else { Started::ToServe(server) })
+    Ok((outcome, stop_by_us.is_some()))
 }
 
 /// Serves until a signal to stop, or until a worker fails.
-fn serve(mut server: Server, is_verbose: bool, signals: &mut Signals) -> Result<Server, String> {
+fn serve(
+    server: Server,
+    load: Load<'_>,
+    is_verbose: bool,
+    signals: &mut Signals,
+) -> Result<Server, String> {
     report(server.description());
     server.hints().iter().for_each(|hint| report(hint));
     if is_verbose {
         server.explanations().iter().for_each(|line| report(line));
     }
-    if let Some(why) = wait_for_stop(&mut server, signals)? {
+    let control = Control::open(signals.wake()).and_then(|control| {
+        let watched = signals.watch(control.as_fd());
+        watched.map(|()| control).map_err(|why| format!("no control socket: {why}"))
+    });
+    let mut serving = Serving { server: Some(server), load, changed: Vec::new() };
+    if let Err(why) = &control {
+        report(why);
+    }
+    if let Some(why) = serving.wait_for_stop(control.ok().as_ref(), signals)? {
         report(&format!("a worker failed: {why}"));
     }
-    Ok(server)
+    Ok(serving.server.expect("no change is under way"))
 }
 
 fn stop(server: Server, config: &Config, deadline: &mut StopDeadline<'_>) -> Result<(), String> {
@@ -121,25 +152,103 @@ fn stop(server: Server, config: &Config, deadline: &mut StopDeadline<'_>) -> Res
     Ok(())
 }
 
-/// Waits for a signal to stop, or for a worker to fail: then returns which worker, and why.
-fn wait_for_stop(server: &mut Server, signals: &mut Signals) -> Result<Option<String>, String> {
-    /// A failed worker, or one that sleeps on a file it should release, is noticed after this time.
-    const LOOK_MS: u32 = 1000;
-    loop {
-        match next(signals, LOOK_MS)? {
-            Some(signal) if is_stop(signal) => return Ok(None),
-            Some(Signal::User1) => reopen_log(server),
-            Some(Signal::User2) => server.status().iter().for_each(|line| report(line)),
-            Some(Signal::Hangup) => {
-                report("SIGHUP: the configuration cannot be reloaded: restart instead");
+/// A server that serves, and what it was told.
+struct Serving<'l> {
+    /// None while it changes.
+    server: Option<Server>,
+    load: Load<'l>,
+    /// The settings that were changed since the configuration was read last.
+    changed: Vec<String>,
+}
+
+impl Serving<'_> {
+    fn server(&mut self) -> &mut Server {
+        self.server.as_mut().expect("no change is under way")
+    }
+
+    /// Waits for a signal to stop, or for a worker to fail: then returns which worker, and why.
+    fn wait_for_stop(
+        &mut self,
+        control: Option<&Control>,
+        signals: &mut Signals,
+    ) -> Result<Option<String>, String> {
+        /// A failed worker, or one that sleeps on a file it should release, is noticed after this
+        /// time.
+        const LOOK_MS: u32 = 1000;
+        loop {
+            match next(signals, LOOK_MS)? {
+                Some(signal) if is_stop(signal) => return Ok(None),
+                Some(Signal::User1) => reopen_log(self.server()),
+                Some(Signal::User2) => self.server().status().iter().for_each(|line| report(line)),
+                Some(Signal::Hangup) => {
+                    let Answer { lines, .. } = self.reload(signals)?;
+                    lines.iter().for_each(|line| report(&format!("SIGHUP: {line}")));
+                }
+                _ => {}
             }
-            _ => {}
+            control.into_iter().for_each(Control::accept);
+            while let Some(request) = control.and_then(Control::next) {
+                let answer = match &request.asked {
+                    Asked::Status => Answer::done(self.server().status()),
+                    Asked::Reload => self.reload(signals)?,
+                    Asked::Change(more) => {
+                        let settings = [&self.changed[..], more].concat();
+                        self.change(settings, signals)?
+                    }
+                    Asked::Drain => {
+                        request.answer(Answer::done(vec!["it stops".into()]));
+                        return Ok(None);
+                    }
+                };
+                request.answer(answer);
+            }
+            let server = self.server();
+            server.take_notices().iter().for_each(|notice| report(notice));
+            if let Some(why) = server.failure() {
+                return Ok(Some(why.into()));
+            }
+            server.do_housekeeping();
         }
-        server.take_notices().iter().for_each(|notice| report(notice));
-        if let Some(why) = server.failure() {
-            return Ok(Some(why.into()));
+    }
+
+    /// Reads the configuration again. What was changed since the last time is changed back.
+    fn reload(&mut self, signals: &mut Signals) -> Result<Answer, String> {
+        let forgotten = self.changed.clone();
+        let mut answer = self.change(Vec::new(), signals)?;
+        if answer.status == 0 && !forgotten.is_empty() {
+            answer.lines.push(format!("no longer changed: {}", forgotten.join(", ")));
         }
-        server.do_housekeeping();
+        Ok(answer)
+    }
+
+    /// Changes to what is configured now, with these settings in addition.
+    ///
+    /// # Errors
+    /// A signal to stop has come, and the change still waits.
+    fn change(&mut self, settings: Vec<String>, signals: &mut Signals) -> Result<Answer, String> {
+        let config = match (self.load)(&settings) {
+            Ok(config) => config,
+            Err(why) => return Ok(Answer::failed(why.to_string(), 2)),
+        };
+        let mut server = self.server.take().expect("no change is under way");
+        let change = move || {
+            let changed = server.change(&config);
+            (server, changed)
+        };
+        let ((server, changed), is_to_stop) = in_time(change, "change", signals)?;
+        if is_to_stop {
+            signals.put_back_last(Signal::Terminate);
+        }
+        let answer = match changed {
+            Ok(()) => {
+                self.changed = settings;
+                Answer::done(vec![server.description().into()])
+            }
+            Err(why @ StartError::Config(_)) => Answer::failed(why.to_string(), 2),
+            Err(why) => Answer::failed(why.to_string(), 1),
+        };
+        self.server = Some(server);
+        Ok(answer)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::generation::{Ended, Generation, Lasting};
 use crate::interrupt_affinity::InterruptAffinity;
 use crate::report;
+use crate::spawner::Spawner;
 use crate::start_error::StartError;
 use crate::stop_deadline::StopDeadline;
 
@@ -75,11 +76,14 @@ impl Server {
         self.leaving.push(std::mem::replace(&mut self.current, new));
         let heir = self.current.heir();
         self.leaving.iter_mut().for_each(|former| former.leave(heir.clone()));
+        // First the former settings are put back, and then others are written.
+        self.interrupts = InterruptAffinity::default();
+        self.interrupts = InterruptAffinity::set(&self.current.places);
         self.take_leave();
         Ok(())
     }
 
-    /// Takes leave of former workers that have ended.
+    /// Takes leave of former workers that have ended, and of what only they have used.
     fn take_leave(&mut self) {
         for mut former in std::mem::take(&mut self.leaving) {
             former.take_notices().iter().for_each(|notice| report(notice));
@@ -90,6 +94,11 @@ impl Server {
                         report(&why);
                     }
                 }
+            }
+        }
+        if self.leaving.is_empty() {
+            for services in std::mem::take(&mut self.lasting.former) {
+                self.past.log_lines_dropped += services.end(&mut StopDeadline::passed());
             }
         }
     }
@@ -172,7 +181,7 @@ impl Server {
     /// A handle that reopens the access log, if there is one.
     #[must_use]
     pub fn log_reopener(&self) -> Option<Reopener> {
-        self.lasting.log.as_ref().map(Log::reopener)
+        self.lasting.services.log.as_ref().map(Log::reopener)
     }
 
     /// Which worker has ended by a failure, and why; none while all is well. The others serve on
@@ -193,9 +202,8 @@ impl Server {
     /// since the last call: a worker that sleeps may still have its file open. Call it about once a
     /// second.
     pub fn do_housekeeping(&mut self) {
-        if let Some(spawner) = &mut self.lasting.spawner {
-            spawner.replace_if_ended();
-        }
+        let services = self.lasting.former.iter_mut().chain([&mut self.lasting.services]);
+        services.flat_map(|it| &mut it.spawner).for_each(Spawner::replace_if_ended);
         let all = self.leaving.iter_mut().chain([&mut self.current]);
         all.for_each(Generation::do_housekeeping);
         self.take_leave();
@@ -241,9 +249,8 @@ impl Server {
             log_lines_dropped += ended.log_lines_dropped;
             outcome = outcome.and(ended.outcome);
         }
-        log_lines_dropped += lasting.log.map_or(0, |log| log.close(deadline).dropped);
-        if let Some(spawner) = lasting.spawner {
-            spawner.end();
+        for services in lasting.former.into_iter().chain([lasting.services]) {
+            log_lines_dropped += services.end(deadline);
         }
         let sum = |counter: fn(&Counters) -> u64| all.iter().map(|it| counter(it)).sum();
         outcome.map(|()| Summary {

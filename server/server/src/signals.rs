@@ -1,14 +1,18 @@
-//! The signals that control a server, one at a time and with a timeout.
+//! The signals that control a server, one at a time and with a timeout; and the wake-up call of
+//! whoever else has something for it.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use os::epoll::{Epoll, EventBuffer, Interest};
+use os::event::Wake;
 use os::signals::{Signal, SignalDescriptor};
 
 /// Waits for the signals that stop a server, and for SIGHUP, SIGUSR1 and SIGUSR2.
 pub(crate) struct Signals {
     descriptor: SignalDescriptor,
+    wake: Arc<Wake>,
     epoll: Epoll,
     events: EventBuffer,
     /// Signals that were received and are to be returned again, the next one last.
@@ -28,18 +32,36 @@ impl Signals {
             Signal::User2,
         ];
         let descriptor = SignalDescriptor::new(&signals)?;
-        let epoll = Epoll::new()?;
+        let (epoll, wake) = (Epoll::new()?, Arc::new(Wake::new()?));
         epoll.add(descriptor.as_fd(), Interest::READ, 0)?;
-        Ok(Self { descriptor, epoll, events: EventBuffer::with_capacity(1), put_back: Vec::new() })
+        epoll.add(wake.as_fd(), Interest::READ, 1)?;
+        let (events, put_back) = (EventBuffer::with_capacity(2), Vec::new());
+        Ok(Self { descriptor, wake, epoll, events, put_back })
     }
 
-    /// Returns the next signal, or none after `timeout_ms`.
+    /// Has waits end when there is something at this descriptor, too.
+    pub(crate) fn watch(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        self.epoll.add(descriptor, Interest::READ, 2)
+    }
+
+    /// The wake-up call that ends a wait.
+    pub(crate) fn wake(&self) -> Arc<Wake> {
+        Arc::clone(&self.wake)
+    }
+
+    /// Returns the next signal; none after `timeout_ms`, or after a wake-up call.
     pub(crate) fn next(&mut self, timeout_ms: u32) -> io::Result<Option<Signal>> {
         if let Some(signal) = self.put_back.pop().or_else(|| self.descriptor.read()) {
             return Ok(Some(signal));
         }
         self.epoll.wait(&mut self.events, Some(timeout_ms))?;
+        self.wake.clear();
         Ok(self.descriptor.read())
+    }
+
+    /// Has `next` return a signal again, after those that were put back.
+    pub(crate) fn put_back_last(&mut self, signal: Signal) {
+        self.put_back.insert(0, signal);
     }
 
     /// Has `next` return signals again, in this order, before others.

@@ -119,14 +119,16 @@ fn pages(folder: &Path, program: &str) -> Vec<String> {
 fn every_visible_command_has_a_man_page() {
     let folder = Temporary::new();
     let of = |program: &str| pages(&folder.path().join(program).join("man1"), program);
-    let own = ["-check", "-completions", "-doctor", "-engines", "-serve", ""];
-    let own = own.map(|command| format!("ropewalk{command}.1"));
+    let own = ["-check", "-completions", "-ctl", "-doctor", "-engines", "-serve", ""];
+    let requests = ["-ctl-change", "-ctl-drain", "-ctl-reload", "-ctl-status"];
+    let own = own[..2].iter().chain(&requests).chain(&own[2..]);
+    let own: Vec<String> = own.map(|command| format!("ropewalk{command}.1")).collect();
     assert_eq!(of("ropewalk"), own);
     let lab = of("ropewalk-lab");
     for page in ["ropewalk-lab.1", "ropewalk-lab-doctor.1", "ropewalk-log-generate.1"] {
         assert!(lab.iter().any(|it| it == page), "{page}: {lab:?}");
     }
-    let all = [own.to_vec(), lab, of("ropewalk-sim")].concat();
+    let all = [own, lab, of("ropewalk-sim")].concat();
     let mut names = all.clone();
     names.sort();
     names.dedup();

@@ -3,6 +3,7 @@
 
 mod cgi;
 mod clients;
+mod ctl;
 mod error_log;
 mod generated;
 mod hung_disks;

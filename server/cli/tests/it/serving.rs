@@ -92,8 +92,8 @@ fn it_serves_logs_and_stops() {
 fn a_hang_up_is_answered_and_survived() {
     let mut serving = Serving::start(&[]);
     serving.signal("HUP");
-    let expected = "ropewalk: SIGHUP: the configuration cannot be reloaded: restart instead";
-    assert_eq!(serving.line(), expected);
+    let line = serving.line();
+    assert!(line.starts_with("ropewalk: SIGHUP: serving examples/site at "), "{line}");
     serving.signal("USR1");
     assert_eq!(serving.line(), "ropewalk: SIGUSR1: there is no access log to reopen");
     assert!(serving.get("/").starts_with("HTTP/1.1 200 OK\r\n"));

@@ -126,7 +126,7 @@ pub enum Division {
 }
 
 /// `[cache]`. The budgets are for the whole server; each partition gets its share.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CacheSettings {
     /// Bodies up to this size are kept in memory.
     pub small_body_bytes_max: u64,
@@ -245,7 +245,7 @@ impl Default for TimeoutSettings {
 }
 
 /// `[log]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LogSettings {
     /// The form of a line, if lines are written at all.
     pub access: AccessForm,

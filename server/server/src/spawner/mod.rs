@@ -56,7 +56,7 @@ pub(crate) fn is_needed(settings: &Settings) -> bool {
 }
 
 /// The directories of programs; empty for the root of a host.
-fn folders(settings: &Settings) -> impl Iterator<Item = &Path> {
+pub(crate) fn folders(settings: &Settings) -> impl Iterator<Item = &Path> {
     let routes = settings.hosts.iter().flat_map(|host| &host.routes);
     let servers = routes.flat_map(|route| &route.application.servers);
     servers.filter_map(|server| match &server.address {

@@ -1,0 +1,45 @@
+//! `ropewalk ctl`: asks a server that runs for its status, or to change.
+
+use std::path::PathBuf;
+
+use command::{Failure, notify, print};
+use server::control::{Answer, Asked, Found, ask, find};
+
+use crate::arguments::{Ctl, Request};
+
+/// Asks, and prints the answer: on standard error if it says why not.
+pub(crate) fn execute(ctl: &Ctl) -> Result<(), Failure> {
+    let socket = match &ctl.socket {
+        Some(path) => path.clone(),
+        None => found(ctl.pid)?,
+    };
+    let asked = match &ctl.request {
+        Request::Status => Asked::Status,
+        Request::Reload => Asked::Reload,
+        Request::Drain => Asked::Drain,
+        Request::Change { settings } => Asked::Change(settings.clone()),
+    };
+    let failed = |why| Failure::Operation(format!("{}: {why}", socket.display()));
+    let Answer { lines, status } = ask(&socket, &asked).map_err(failed)?;
+    if status == 0 {
+        return print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+    }
+    lines.iter().for_each(|line| notify(line));
+    Err(Failure::Reported(status))
+}
+
+/// The control socket of the only server, or of that with this process.
+fn found(process: Option<u32>) -> Result<PathBuf, Failure> {
+    match find(process) {
+        Found::One(path) => Ok(path),
+        Found::None => Err(Failure::Operation(match process {
+            Some(number) => format!("no server of this user has the process {number}"),
+            None => "no server of this user runs here: name its socket (--socket)".into(),
+        })),
+        Found::Several(processes) => {
+            let list: Vec<String> = processes.iter().map(u32::to_string).collect();
+            let list = list.join(", ");
+            Err(Failure::Usage(format!("several servers run, {list}: choose one (--pid)")))
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! `ropewalk ctl`: a server that runs is asked, and changes.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use testkit::server_process::{ServerProcess, serve};
+use testkit::{Temporary, install_script, wait_until};
+
+const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalk");
+
+/// A folder for control sockets, and sites.
+struct Place(Temporary);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(Temporary::new());
+        place.0.file("a/index.html", "of a");
+        place.0.file("b/index.html", "of b");
+        place
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn runtime(&self) -> String {
+        self.path("run")
+    }
+
+    /// The command, with the control sockets in this folder.
+    fn command(&self) -> Command {
+        let mut command = Command::new(ROPEWALK);
+        command.env("RUNTIME_DIRECTORY", self.runtime());
+        command
+    }
+
+    fn serve(&self, arguments: &[&str]) -> ServerProcess {
+        let mut command = self.command();
+        ServerProcess::start(serve(&mut command, &self.0.path().join("a")).args(arguments))
+    }
+
+    /// A server by a configuration file.
+    fn serve_by(&self, file: &str) -> ServerProcess {
+        ServerProcess::start(self.command().args(["serve", "--config", &self.path(file)]))
+    }
+
+    fn ctl(&self, words: &[&str]) -> (i32, String, String) {
+        testkit::finished(self.command().arg("ctl").args(words))
+    }
+}
+
+#[test]
+fn a_server_changes_while_a_client_is_connected() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let mut client = server.connect();
+    assert_eq!(ask(&mut client, "/"), 200);
+    let (status, out, err) = place.ctl(&["status"]);
+    assert_eq!((status, &*err), (0, ""));
+    assert!(out.starts_with("serving ") && out.contains("\n1 connections open, "), "{out}");
+    for engine in ["threads", "fibers", "event-loop"] {
+        let (status, out, err) = place.ctl(&["change", &format!("engine.name={engine}")]);
+        assert_eq!((status, &*err), (0, ""), "{engine}");
+        assert!(out.contains(&format!(" with {engine} (")), "{out}");
+        assert_eq!(ask(&mut client, "/"), 200);
+    }
+    let (status, out, _) = place.ctl(&["reload"]);
+    assert_eq!(status, 0);
+    let told = "no longer changed: engine.name=threads, engine.name=fibers, engine.name=event-loop";
+    assert!(out.contains(" with event-loop-per-core (") && out.contains(told), "{out}");
+    assert_eq!(ask(&mut client, "/"), 200);
+    assert_eq!(place.ctl(&["drain"]), (0, "it stops\n".into(), String::new()));
+    let lines = server.wait_for_end();
+    assert!(
+        lines.iter().any(|line| line.contains("stopped after 5 requests on 1 con")),
+        "{lines:?}"
+    );
+    assert!(!Path::new(&place.runtime()).exists(), "nothing is left");
+}
+
+#[test]
+fn a_mistake_is_told_with_its_place_and_nothing_changes() {
+    let place = Place::new();
+    let write = |text: &str| fs::write(place.path("r.toml"), text).unwrap();
+    let text = "listen = [\"127.0.0.1:0\"]\n[[host]]\nroot = \"a\"\n";
+    write(text);
+    let server = place.serve_by("r.toml");
+    let check_refused = |words: &[&str], expected: &str| {
+        let (status, out, err) = place.ctl(words);
+        assert_eq!((status, &*out), (2, ""), "{words:?}");
+        assert!(err.contains(expected) && err.lines().count() == 1, "{err}");
+        assert_eq!(server.fetch("/").body, b"of a", "{words:?}");
+    };
+    write(&format!("{text}rot = 1\n"));
+    check_refused(&["reload"], "r.toml:4:1: unknown key \"rot\"");
+    check_refused(&["change", "engine.name=nothing"], "r.toml:4:1");
+    write(text);
+    check_refused(&["change", "engine.name=nothing"], "unknown engine \"nothing\"");
+    check_refused(&["change", "limits.fields_max=0"], "--set limits.fields_max=0: ");
+    os::signals::send("HUP", &[server.pid()]);
+    server.wait_for_line(|line| line.starts_with("ropewalk: SIGHUP: serving "));
+    write(&format!("{text}rot = 1\n"));
+    os::signals::send("HUP", &[server.pid()]);
+    server.wait_for_line(|line| line.contains("SIGHUP: ") && line.contains(":4:1: unknown key"));
+    assert_eq!(server.fetch("/").body, b"of a");
+    server.stop();
+}
+
+/// The same path has another content in the other root, and entries of the first are in the cache.
+#[test]
+fn what_is_configured_anew_holds_from_then_on() {
+    let place = Place::new();
+    let write = |root: &str, more: &str| {
+        let text = format!("{more}[[host]]\nroot = \"{root}\"\n[timeouts]\ndrain_ms = 500\n");
+        fs::write(place.path("r.toml"), text).unwrap();
+    };
+    write("a", "listen = [\"127.0.0.1:0\"]\n");
+    let server = place.serve_by("r.toml");
+    let mut client = server.connect();
+    for _ in 0..3 {
+        assert_eq!(server.fetch("/").body, b"of a");
+        assert_eq!(ask(&mut client, "/nothing"), 404);
+    }
+    write("b", "listen = [\"127.0.0.1:0\"]\n[log]\naccess = \"combined\"\npath = \"log\"\n");
+    assert_eq!(place.ctl(&["reload"]).0, 0);
+    assert_eq!(server.fetch("/").body, b"of b", "at the same port");
+    assert_eq!(ask(&mut client, "/after"), 404, "the connection is kept");
+    wait_until(|| fs::read_to_string(place.path("log")).is_ok_and(|log| log.contains("/after")));
+
+    let other = free_address();
+    write("a", &format!("listen = [\"{other}\"]\n"));
+    let (status, out, err) = place.ctl(&["reload"]);
+    assert_eq!((status, &*err), (0, ""));
+    assert!(out.contains(&other.to_string()), "{out}");
+    assert_eq!(ask(&mut TcpStream::connect(other).unwrap(), "/"), 200);
+    let line = format!("ropewalk: no longer listening at {}", server.address());
+    server.wait_for_line(|printed| printed == line);
+    wait_until(|| TcpStream::connect(server.address()).is_err());
+    server.stop();
+}
+
+/// The status of the whole answer to a request on this connection, which goes on.
+fn ask(client: &mut TcpStream, path: &str) -> u16 {
+    write!(client, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        client.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let of_field = |line: &str| line.strip_prefix("Content-Length: ")?.parse().ok();
+    let length = head.lines().find_map(of_field).expect("a length");
+    client.read_exact(&mut vec![0; length]).unwrap();
+    head[9..12].parse().unwrap()
+}
+
+fn free_address() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn of_several_servers_one_is_chosen() {
+    let place = Place::new();
+    let servers = [place.serve(&[]), place.serve(&["--engine", "tasks"])];
+    let (status, _, err) = place.ctl(&["status"]);
+    assert_eq!(status, 2);
+    assert!(err.contains("several servers run, ") && err.contains("choose one (--pid)"), "{err}");
+    let pid = servers[1].pid().to_string();
+    let (status, out, _) = place.ctl(&["--pid", &pid, "status"]);
+    assert!(status == 0 && out.contains(" with tasks ("), "{out}");
+    let socket = place.path(&format!("run/{pid}.control"));
+    assert_eq!(place.ctl(&["--socket", &socket, "status"]).0, 0);
+    servers.into_iter().for_each(|server| drop(server.stop()));
+    let (status, _, err) = place.ctl(&["status"]);
+    assert!(status == 1 && err.contains("no server of this user runs here"), "{err}");
+}
+
+/// A program that a client has started would have the rights of the server's user.
+#[test]
+fn a_program_of_the_server_may_not_control_it() {
+    let place = Place::new();
+    fs::create_dir(place.path("cgi")).unwrap();
+    let run = place.runtime();
+    let ask = format!("RUNTIME_DIRECTORY={run} '{ROPEWALK}' ctl drain 2>&1");
+    let script = format!("#!/bin/sh\necho 'Content-Type: text/plain'\necho\n{ask}; echo $?\n");
+    install_script(&script, Path::new(&place.path("cgi/ask")));
+    let server = place.serve(&["--cgi-bin", &place.path("cgi")]);
+    let said = String::from_utf8(server.fetch("/cgi-bin/ask").body).unwrap();
+    assert!(said.contains("a process of the server may not control it\n1\n"), "{said}");
+    assert_eq!(server.status("/"), 200);
+    server.stop();
+}
+
+#[test]
+fn without_a_private_folder_there_is_no_control_socket() {
+    let place = Place::new();
+    fs::create_dir(place.runtime()).unwrap();
+    fs::set_permissions(place.runtime(), fs::Permissions::from_mode(0o755)).unwrap();
+    let server = place.serve(&[]);
+    let why = " must be a directory of this user with mode 0700";
+    server.wait_for_line(|line| line.contains("no control socket: ") && line.contains(why));
+    assert_eq!(place.ctl(&["status"]).0, 1);
+    assert_eq!(server.status("/"), 200);
+    server.stop();
+}

@@ -1,0 +1,260 @@
+//! The control socket, at which `ropewalk ctl` asks a server that runs: for its status, or to
+//! change.
+//!
+//! A request is its words, each followed by a zero byte, up to the end of the stream; the answer is
+//! lines of text, and then a zero byte and the exit status as a digit. A thread reads what a client
+//! asks, so that a slow one delays nobody, and the server answers one request at a time, each when
+//! it has been carried out. Whoever may ask is root
+//! or the server's user, but not one of the server's own processes: these serve clients, and must
+//! have no say in how. The socket is in a folder that nobody else can enter.
+
+mod place;
+
+use std::convert::Infallible;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use os::event::Wake;
+use os::process::Peer;
+
+use crate::report;
+
+pub use place::{Found, find};
+
+/// The longest request: a configuration key for each word.
+const REQUEST_BYTES_MAX: u64 = 64 << 10;
+
+/// The number of clients at a time; others wait at the socket.
+const CLIENTS_MAX: usize = 8;
+
+/// How long a client may take to send its request, or to take the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a server can be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// What it serves, where and how, and its counts.
+    Status,
+    /// To read its configuration again.
+    Reload,
+    /// To serve with these settings in addition: `engine.name=fibers`.
+    Change(Vec<String>),
+    /// To end as after SIGTERM.
+    Drain,
+}
+
+impl Asked {
+    const CHANGE: &str = "change";
+
+    /// What is asked without more words.
+    fn alone() -> [(&'static str, Self); 3] {
+        [("status", Self::Status), ("reload", Self::Reload), ("drain", Self::Drain)]
+    }
+
+    fn words(&self) -> Vec<String> {
+        match self {
+            Self::Change(settings) => {
+                [Self::CHANGE.to_owned()].into_iter().chain(settings.iter().cloned()).collect()
+            }
+            alone => {
+                let found = Self::alone().into_iter().filter(|(_, asked)| asked == alone);
+                found.map(|(name, _)| name.to_owned()).collect()
+            }
+        }
+    }
+
+    fn from_words(words: &[String]) -> Option<Self> {
+        let (first, more) = words.split_first()?;
+        if first == Self::CHANGE && !more.is_empty() {
+            return Some(Self::Change(more.to_vec()));
+        }
+        let found = Self::alone().into_iter().find(|(name, _)| name == first);
+        found.map(|(_, asked)| asked).filter(|_| more.is_empty())
+    }
+}
+
+/// What a server answers to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What there is to tell, a line each.
+    pub lines: Vec<String>,
+    /// 0: it was done; 1: it could not be done; 2: a mistake in the request or the configuration.
+    pub status: u8,
+}
+
+impl Answer {
+    pub(crate) fn done(lines: Vec<String>) -> Self {
+        Self { lines, status: 0 }
+    }
+
+    pub(crate) fn failed(why: String, status: u8) -> Self {
+        Self { lines: vec![why], status }
+    }
+}
+
+/// A request that waits for its answer.
+pub(crate) struct Request {
+    pub(crate) asked: Asked,
+    answer: SyncSender<Answer>,
+    /// Disconnected when the answer has been written.
+    written: Receiver<Infallible>,
+}
+
+impl Request {
+    /// Answers, and waits until that is written: the server may end after it.
+    pub(crate) fn answer(self, answer: Answer) {
+        let _ = self.answer.send(answer); // its client may have gone
+        let _ = self.written.recv_timeout(PATIENCE); // never anything but the end
+    }
+}
+
+/// The control socket of a server. It goes with this.
+pub(crate) struct Control {
+    path: PathBuf,
+    listener: UnixListener,
+    pass_on: Sender<Request>,
+    requests: Receiver<Request>,
+    /// Ends the wait of the server when there is a request, or one client less.
+    wake: Arc<Wake>,
+    clients: Arc<AtomicUsize>,
+}
+
+impl Control {
+    /// Opens the socket in the folder of this user's servers. `wake` is notified of each request.
+    ///
+    /// # Errors
+    /// One line: why there is none.
+    pub(crate) fn open(wake: Arc<Wake>) -> Result<Self, String> {
+        let path = place::own().map_err(|why| format!("no control socket: {why}"))?;
+        let failed = |why: io::Error| format!("no control socket at {}: {why}", path.display());
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let (pass_on, requests) = channel();
+        Ok(Self { path, listener, pass_on, requests, wake, clients: Arc::default() })
+    }
+
+    /// Has threads read what clients ask that wait at the socket.
+    pub(crate) fn accept(&self) {
+        while self.clients.load(Ordering::Acquire) < CLIENTS_MAX
+            && let Ok((client, _)) = self.listener.accept()
+        {
+            let (pass_on, wake) = (self.pass_on.clone(), Arc::clone(&self.wake));
+            let clients = Arc::clone(&self.clients);
+            clients.fetch_add(1, Ordering::AcqRel);
+            let serve = move || {
+                if let Err(why) = serve(&client, &pass_on, &wake) {
+                    report(&format!("control socket: {why}"));
+                }
+                clients.fetch_sub(1, Ordering::AcqRel);
+                wake.notify();
+            };
+            if let Err(why) = thread::Builder::new().name("control".into()).spawn(serve) {
+                self.clients.fetch_sub(1, Ordering::AcqRel);
+                report(&format!("control socket: {why}"));
+            }
+        }
+    }
+
+    /// The next request, if there is one.
+    pub(crate) fn next(&self) -> Option<Request> {
+        self.requests.try_recv().ok()
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path); // somebody may have removed it
+        place::remove_if_empty(&self.path);
+    }
+}
+
+/// Has one request answered.
+fn serve(client: &UnixStream, pass_on: &Sender<Request>, wake: &Wake) -> io::Result<()> {
+    client.set_nonblocking(false)?;
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.set_write_timeout(Some(PATIENCE))?;
+    let (writing, written) = channel();
+    let words = read_words(client)?;
+    if words.as_ref().is_some_and(Vec::is_empty) {
+        return Ok(()); // it has looked whether somebody answers
+    }
+    let asked = words.and_then(|words| Asked::from_words(&words));
+    let answer = match (asked, check(Peer::of(client.as_fd())?)) {
+        (_, Err(why)) => Answer::failed(why.into(), 1),
+        (None, Ok(())) => Answer::failed("this server does not know the request".into(), 2),
+        (Some(asked), Ok(())) => {
+            let (answer, answered) = sync_channel(1);
+            let ended = || io::Error::other("the server ends");
+            pass_on.send(Request { asked, answer, written }).map_err(|_| ended())?;
+            wake.notify();
+            answered.recv().map_err(|_| ended())?
+        }
+    };
+    // The client may have gone.
+    let outcome = write_answer(client, &answer);
+    drop(writing);
+    outcome.or_else(|why| match why.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
+        _ => Err(why),
+    })
+}
+
+/// Whether this process may ask.
+fn check(peer: Peer) -> Result<(), &'static str> {
+    if peer.user != 0 && peer.user != os::process::user_id() {
+        return Err("only root and the user of the server may control it");
+    }
+    match os::process::descends_from(peer.process, std::process::id()) {
+        true => Err("a process of the server may not control it"),
+        false => Ok(()),
+    }
+}
+
+/// Reads the words of a request; none if they are too many, not whole, or no text.
+fn read_words(client: &UnixStream) -> io::Result<Option<Vec<String>>> {
+    let mut bytes = Vec::new();
+    client.take(REQUEST_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    let is_whole = bytes.len() as u64 <= REQUEST_BYTES_MAX;
+    let Some((last, sent)) = bytes.split_last() else { return Ok(Some(Vec::new())) };
+    let words = sent.split(|byte| *byte == 0).map(|word| String::from_utf8(word.to_vec()));
+    Ok(words.collect::<Result<_, _>>().ok().filter(|_| is_whole && *last == 0))
+}
+
+fn write_answer(mut client: &UnixStream, answer: &Answer) -> io::Result<()> {
+    let lines: String = answer.lines.iter().map(|line| format!("{line}\n")).collect();
+    client.write_all(format!("{lines}\0{}", answer.status).as_bytes())
+}
+
+/// Asks the server at this socket.
+///
+/// # Errors
+/// There is no server, or it does not answer.
+pub fn ask(socket: &Path, asked: &Asked) -> io::Result<Answer> {
+    let mut server = UnixStream::connect(socket)?;
+    let request: String = asked.words().iter().map(|word| format!("{word}\0")).collect();
+    server.write_all(request.as_bytes())?;
+    server.shutdown(std::net::Shutdown::Write)?;
+    let mut answer = String::new();
+    server.read_to_string(&mut answer)?;
+    let broken = || io::Error::new(io::ErrorKind::UnexpectedEof, "the answer is not whole");
+    let (lines, status) = answer.rsplit_once('\0').ok_or_else(broken)?;
+    let status = status.parse().map_err(|_| broken())?;
+    Ok(Answer { lines: lines.lines().map(str::to_owned).collect(), status })
+}
+
+#[cfg(test)]
+mod tests;

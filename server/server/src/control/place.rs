@@ -1,0 +1,118 @@
+//! Where control sockets are: in a folder for each user, one for each server, named after its
+//! process.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// The permissions of the folder: nobody else can enter it.
+const PRIVATE: u32 = 0o700;
+
+/// What follows the number of the process in the name of a socket.
+const SUFFIX: &str = ".control";
+
+/// The control sockets of this user's servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// There is one server.
+    One(PathBuf),
+    /// There is none.
+    None,
+    /// There are several: the numbers of their processes.
+    Several(Vec<u32>),
+}
+
+/// Finds the control socket of the only server of this user that runs; or that of the process with
+/// this number.
+#[must_use]
+pub fn find(process: Option<u32>) -> Found {
+    let mut running = running(&folder());
+    if let Some(number) = process {
+        running.retain(|(process, _)| *process == number);
+    }
+    match running.len() {
+        0 => Found::None,
+        1 => Found::One(running.remove(0).1),
+        _ => Found::Several(running.into_iter().map(|(process, _)| process).collect()),
+    }
+}
+
+/// The servers that answer at a socket in this folder.
+fn running(folder: &Path) -> Vec<(u32, PathBuf)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let sockets = entries.filter_map(|entry| {
+        let number = entry.file_name().to_str()?.strip_suffix(SUFFIX)?.parse().ok()?;
+        Some((number, entry.path()))
+    });
+    let mut running: Vec<_> =
+        sockets.filter(|(_, path)| UnixStream::connect(path).is_ok()).collect();
+    running.sort();
+    running
+}
+
+/// The place for the socket of this process.
+///
+/// # Errors
+/// There is no folder that only this user can enter.
+pub(super) fn own() -> io::Result<PathBuf> {
+    let folder = folder();
+    make_private(&folder)?;
+    remove_left_over(&folder);
+    Ok(folder.join(format!("{}{SUFFIX}", std::process::id())))
+}
+
+/// The folder of this user's sockets: that of the service, or of the session.
+fn folder() -> PathBuf {
+    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    // A service manager may name several, one after the other.
+    if let Some(folders) = named("RUNTIME_DIRECTORY") {
+        let first = folders.to_string_lossy().split(':').next().map(PathBuf::from);
+        return first.unwrap_or_default();
+    }
+    match (os::process::user_id(), named("XDG_RUNTIME_DIR")) {
+        (0, _) => PathBuf::from("/run/ropewalk"),
+        (_, Some(session)) => Path::new(&session).join("ropewalk"),
+        (user, None) => std::env::temp_dir().join(format!("ropewalk-{user}")),
+    }
+}
+
+/// Makes the folder, or checks that only this user can enter it.
+fn make_private(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(PRIVATE).create(folder) {
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(why) => return Err(io::Error::new(why.kind(), format!("{}: {why}", folder.display()))),
+        Ok(()) => {}
+    }
+    let found = fs::symlink_metadata(folder)?;
+    let is_ours = found.is_dir() && found.uid() == os::process::user_id();
+    match is_ours && found.mode() & 0o777 & !PRIVATE == 0 {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("{} must be a directory of this user with mode 0700", folder.display()),
+        )),
+    }
+}
+
+/// Removes the folder of a socket that was removed, if it was the last there.
+pub(super) fn remove_if_empty(socket: &Path) {
+    if let Some(folder) = socket.parent() {
+        let _ = fs::remove_dir(folder); // it fails if there are others
+    }
+}
+
+/// Removes the sockets of servers that were killed.
+fn remove_left_over(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_socket = entry.file_name().to_str().is_some_and(|name| name.ends_with(SUFFIX));
+        let refused = || {
+            let connected = UnixStream::connect(entry.path());
+            connected.is_err_and(|why| why.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        if is_socket && refused() {
+            let _ = fs::remove_file(entry.path()); // another server may have done so
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The rules of who may ask, and what a request is.
+
+use super::*;
+
+#[test]
+fn root_and_the_user_of_the_server_may_ask_but_for_its_own_processes() {
+    let (user, parent) = (os::process::user_id(), std::os::unix::process::parent_id());
+    assert_eq!(check(Peer { process: parent, user }), Ok(()));
+    assert_eq!(check(Peer { process: parent, user: 0 }), Ok(()));
+    assert!(check(Peer { process: parent, user: user + 1 }).is_err());
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let own = check(Peer { process: child.id(), user });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(own.is_err() && check(Peer { process: std::process::id(), user }).is_err());
+}
+
+#[test]
+fn what_is_asked_are_words_and_others_are_not() {
+    let change = Asked::Change(vec!["engine.name=fibers".into(), "a=b c".into()]);
+    for asked in [Asked::Status, Asked::Reload, Asked::Drain, change] {
+        assert_eq!(Asked::from_words(&asked.words()), Some(asked));
+    }
+    for words in [&["status", "now"][..], &["change"], &["stop"], &[""]] {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        assert_eq!(Asked::from_words(&words), None, "{words:?}");
+    }
+}
+
+#[test]
+fn a_request_is_words_that_end() {
+    let read = |bytes: &[u8]| {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let bytes = bytes.to_vec();
+        let sending = thread::spawn(move || client.write_all(&bytes));
+        let words = read_words(&server).unwrap();
+        drop(server);
+        let _ = sending.join().unwrap(); // what is too long is not taken
+        words
+    };
+    let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+    assert_eq!(read(b"change\0a=b c\0"), words(&["change", "a=b c"]));
+    assert_eq!(read(b"status\0"), words(&["status"]));
+    assert_eq!(read(b""), words(&[]));
+    assert_eq!(read(b"status"), None, "it may have been cut short");
+    assert_eq!(read(b"\xff\0"), None);
+    let longest = [vec![b'a'; REQUEST_BYTES_MAX as usize - 1], vec![0]].concat();
+    assert_eq!(read(&longest).map(|words| words.len()), Some(1));
+    assert_eq!(read(&[b"a", &longest[..]].concat()), None);
+}

@@ -1,0 +1,113 @@
+//! What works for the workers in threads and processes of its own: the spawner of CGI programs, and
+//! the writer of the access log. They stay while workers come and go, as long as they are
+//! configured so.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use crate::access_log::Log;
+use crate::config::{Config, LogSettings};
+use crate::spawner::{self, Spawner};
+use crate::start_error::StartError;
+use crate::stop_deadline::StopDeadline;
+
+/// The services of a server.
+#[derive(Default)]
+pub(crate) struct Services {
+    pub(crate) spawner: Option<Spawner>,
+    pub(crate) log: Option<Log>,
+    /// The directories of programs that the spawner may start.
+    folders: Vec<PathBuf>,
+    /// By which the log was opened.
+    log_settings: LogSettings,
+}
+
+/// Services for another configuration, which have been started and are not used yet.
+pub(crate) struct Renewal {
+    /// None if the spawner stays; or the new one, if there is to be one.
+    spawner: Option<Option<Spawner>>,
+    log: Option<Option<Log>>,
+    folders: Vec<PathBuf>,
+    log_settings: LogSettings,
+}
+
+impl Services {
+    /// Starts what is configured otherwise than these services.
+    ///
+    /// # Errors
+    /// What cannot be opened or started.
+    pub(crate) fn renew(&self, config: &Config) -> Result<Renewal, StartError> {
+        let settings = &config.settings;
+        let folders: Vec<PathBuf> = spawner::folders(settings).map(Path::to_owned).collect();
+        let failed = StartError::system("start the spawner of CGI programs");
+        // First, so that it has nothing of what is opened.
+        let spawner = match self.folders == folders {
+            true => None,
+            false => Some(Spawner::start(config).map_err(failed)?),
+        };
+        let mut renewal =
+            Renewal { spawner, log: None, folders, log_settings: settings.log.clone() };
+        if self.log_settings != settings.log {
+            match Log::open(&settings.log) {
+                Ok(log) => renewal.log = Some(log),
+                Err(why) => {
+                    renewal.end();
+                    return Err(why);
+                }
+            }
+        }
+        Ok(renewal)
+    }
+
+    /// Puts the new services in place. Returns those that are not used any more by workers that
+    /// start from now on.
+    pub(crate) fn replace(&mut self, renewal: Renewal) -> Self {
+        let Renewal { spawner, log, folders, log_settings } = renewal;
+        let mut former = Self::default();
+        if let Some(spawner) = spawner {
+            former.spawner = std::mem::replace(&mut self.spawner, spawner);
+        }
+        if let Some(log) = log {
+            former.log = std::mem::replace(&mut self.log, log);
+        }
+        (self.folders, self.log_settings) = (folders, log_settings);
+        former
+    }
+
+    /// Whether there are any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.spawner.is_none() && self.log.is_none()
+    }
+
+    /// Ends them, when no worker uses them any more. Returns how many log lines were lost.
+    pub(crate) fn end(self, deadline: &mut StopDeadline<'_>) -> u64 {
+        let dropped = self.log.map_or(0, |log| log.close(deadline).dropped);
+        self.spawner.into_iter().for_each(Spawner::end);
+        dropped
+    }
+}
+
+impl Renewal {
+    /// The log that workers are to use; `current` are the services in place.
+    pub(crate) fn log<'s>(&'s self, current: &'s Services) -> Option<&'s Log> {
+        self.log.as_ref().unwrap_or(&current.log).as_ref()
+    }
+
+    /// The socket at which workers are to have programs started.
+    ///
+    /// # Errors
+    /// There is no descriptor for it.
+    pub(crate) fn to_spawner(&self, current: &Services) -> Result<Option<OwnedFd>, StartError> {
+        let spawner = self.spawner.as_ref().unwrap_or(&current.spawner).as_ref();
+        let failed = StartError::system("start the spawner of CGI programs");
+        spawner.map(Spawner::sender).transpose().map_err(failed)
+    }
+
+    /// Ends what was started: it is not used after all.
+    pub(crate) fn end(self) {
+        self.log.flatten().into_iter().for_each(|log| {
+            log.close(&mut StopDeadline::passed());
+        });
+        self.spawner.flatten().into_iter().for_each(Spawner::end);
+    }
+}
