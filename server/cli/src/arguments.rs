@@ -25,9 +25,8 @@ pub(crate) struct CommandLine {
 }
 
 const SHORT_EXAMPLES: &str = "\
-Examples:
-  ropewalk serve public                              on http://127.0.0.1:8080
-  ropewalk serve public --listen :80 --log combined  on every address";
+Example:
+  ropewalk serve public  on http://127.0.0.1:8080";
 
 const STATUS_AND_EXAMPLES: &str = "\
 Exit status:
@@ -91,7 +90,7 @@ pub(crate) enum Command {
     ///
     /// A change is made while it serves: no connection is lost. The command ends when it is made,
     /// or was refused: then nothing has changed.
-    #[command(after_help = CTL_HELP)]
+    #[command(after_help = CTL_EXAMPLES, after_long_help = CTL_HELP)]
     Ctl(Ctl),
     /// List the engines and their knobs
     ///
@@ -127,7 +126,7 @@ pub(crate) struct Ctl {
     pub(crate) socket: Option<PathBuf>,
     /// The process of the server, where several run
     #[arg(long, value_name = "PID")]
-    pub(crate) pid: Option<u32>,
+    pub(crate) pid: Option<String>,
     #[command(subcommand)]
     pub(crate) request: Request,
 }
@@ -135,20 +134,66 @@ pub(crate) struct Ctl {
 #[derive(Subcommand)]
 pub(crate) enum Request {
     /// What it serves, where and how, and its counts
+    #[command(after_long_help = STATUS_HELP)]
     Status,
     /// Read the configuration again, and serve by it
     ///
     /// What was changed by `change` is changed back.
+    #[command(after_long_help = RELOAD_HELP)]
     Reload,
     /// Serve with other settings until the next reload
+    #[command(after_long_help = CHANGE_HELP)]
     Change {
         /// Keys of the configuration: engine.name=fibers
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
     /// Finish what is under way, and end: as SIGTERM
+    #[command(after_long_help = DRAIN_HELP)]
     Drain,
 }
+
+const CTL_EXAMPLES: &str = "\
+Examples:
+  ropewalk ctl reload
+  ropewalk ctl change engine.name=fibers";
+
+const STATUS_HELP: &str = "\
+Exit status:
+  0  success
+  1  no server answers
+  2  wrong usage
+
+Examples:
+  ropewalk ctl status
+  ropewalk ctl --pid 4711 status";
+
+const RELOAD_HELP: &str = "\
+Exit status:
+  0  it serves by what it has read
+  1  it could not be done, or no server answers
+  2  a mistake in the configuration: nothing has changed
+
+Examples:
+  ropewalk ctl reload";
+
+const CHANGE_HELP: &str = "\
+Exit status:
+  0  it serves with these settings
+  1  it could not be done, or no server answers
+  2  wrong usage, or a mistake in the settings: nothing has changed
+
+Examples:
+  ropewalk ctl change engine.name=fibers engine.knobs.stack_kib=64";
+
+const DRAIN_HELP: &str = "\
+Exit status:
+  0  it ends
+  1  no server answers
+  2  wrong usage
+
+Examples:
+  ropewalk ctl drain";
 
 const CTL_HELP: &str = "\
 Exit status:

@@ -11,7 +11,7 @@ use crate::arguments::{Ctl, Request};
 pub(crate) fn execute(ctl: &Ctl) -> Result<(), Failure> {
     let socket = match &ctl.socket {
         Some(path) => path.clone(),
-        None => found(ctl.pid)?,
+        None => found(number(ctl.pid.as_deref())?)?,
     };
     let asked = match &ctl.request {
         Request::Status => Asked::Status,
@@ -26,6 +26,15 @@ pub(crate) fn execute(ctl: &Ctl) -> Result<(), Failure> {
     }
     lines.iter().for_each(|line| notify(line));
     Err(Failure::Reported(status))
+}
+
+/// The number of a process.
+fn number(text: Option<&str>) -> Result<Option<u32>, Failure> {
+    let parse = |text: &str| {
+        text.parse()
+            .map_err(|_| Failure::Usage(format!("--pid {text}: write the number of a process")))
+    };
+    text.map(parse).transpose()
 }
 
 /// The control socket of the only server, or of that with this process.

@@ -39,9 +39,10 @@ impl Signals {
         Ok(Self { descriptor, wake, epoll, events, put_back })
     }
 
-    /// Has waits end when there is something at this descriptor, too.
+    /// Has waits end when there is something new at this descriptor, too. What cannot be taken now,
+    /// for want of a descriptor, ends no other wait.
     pub(crate) fn watch(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        self.epoll.add(descriptor, Interest::READ, 2)
+        self.epoll.add(descriptor, Interest::READ.with(Interest::EDGE), 2)
     }
 
     /// The wake-up call that ends a wait.
