@@ -358,6 +358,17 @@ mod tests {
         listeners.deal(config, &sets).unwrap()
     }
 
+    /// The listeners of one worker, which has started, at a port that the kernel has chosen.
+    fn of_one_worker() -> (Config, Listeners, Dealt) {
+        let mut config = Config::load(&Arguments::default()).unwrap();
+        config.settings.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        let mut listeners =
+            Listeners { inherited: Vec::new(), places: Vec::new(), used: Vec::new() };
+        let one = deal(&mut listeners, &config, 1);
+        listeners.settle(ListenerMode::Auto).unwrap();
+        (config, listeners, one)
+    }
+
     /// How many of 200 clients each listener of these sets gets.
     fn shares(dealt: &Dealt) -> Vec<usize> {
         const CLIENTS: usize = 200;
@@ -378,12 +389,7 @@ mod tests {
     /// Workers change from one to three and to two. The three fail to start once.
     #[test]
     fn listeners_are_added_when_they_are_needed_and_go_to_fewer_workers_together() {
-        let mut config = Config::load(&Arguments::default()).unwrap();
-        config.settings.listen = vec!["127.0.0.1:0".parse().unwrap()];
-        let mut listeners =
-            Listeners { inherited: Vec::new(), places: Vec::new(), used: Vec::new() };
-        let one = deal(&mut listeners, &config, 1);
-        listeners.settle(ListenerMode::Auto).unwrap();
+        let (mut config, mut listeners, one) = of_one_worker();
         assert_eq!(shares(&one), [200]);
 
         config.settings.socket.backlog = 511;
@@ -405,12 +411,7 @@ mod tests {
     fn an_address_that_is_taken_leaves_all_as_it_was() {
         let other = TcpListener::bind("127.0.0.1:0").unwrap();
         let taken = other.local_addr().unwrap();
-        let mut config = Config::load(&Arguments::default()).unwrap();
-        config.settings.listen = vec!["127.0.0.1:0".parse().unwrap()];
-        let mut listeners =
-            Listeners { inherited: Vec::new(), places: Vec::new(), used: Vec::new() };
-        let one = deal(&mut listeners, &config, 1);
-        listeners.settle(ListenerMode::Auto).unwrap();
+        let (mut config, mut listeners, one) = of_one_worker();
         config.settings.listen.push(ListenAddress::One(taken));
         let sets = [ListenerSet { group: 0, port_offset: 0 }; 2];
         let why = listeners.deal(&config, &sets).unwrap_err();

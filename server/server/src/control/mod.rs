@@ -4,9 +4,9 @@
 //! A request is its words, each followed by a zero byte, up to the end of the stream; the answer is
 //! lines of text, and then a zero byte and the exit status as a digit. A thread reads what a client
 //! asks, so that a slow one delays nobody, and the server answers one request at a time, each when
-//! it has been carried out. Whoever may ask is root
-//! or the server's user, but not one of the server's own processes: these serve clients, and must
-//! have no say in how. The socket is in a folder that nobody else can enter.
+//! it has been carried out. Whoever may ask is root or the server's user, but not one of the
+//! server's own processes: these serve clients, and must have no say in how. The socket is in a
+//! folder that nobody else can enter.
 
 mod place;
 
