@@ -104,17 +104,17 @@ impl ServerProcess {
     }
 
     /// How often the server's workers have gone to sleep: its threads that are named after one of
-    /// these engines.
+    /// these engines. A thread that ends while they are looked at is none of them.
     pub fn worker_sleeps(&self, engines: &[&str]) -> u64 {
-        let read = |task: &Path, file: &str| std::fs::read_to_string(task.join(file)).unwrap();
-        let workers = thread_folders(self.child.id()).into_iter().filter(|task| {
-            let name = read(task, "comm");
-            engines.iter().any(|engine| name.starts_with(&engine[..engine.len().min(10)]))
-        });
-        let sleeps = workers.map(|task| {
-            let status = read(&task, "status");
+        let read = |task: &Path, file: &str| std::fs::read_to_string(task.join(file)).ok();
+        let is_worker =
+            |name: &str| engines.iter().any(|e| name.starts_with(&e[..e.len().min(10)]));
+        let threads = thread_folders(self.child.id()).into_iter();
+        let workers = threads.filter(|task| read(task, "comm").is_some_and(|n| is_worker(&n)));
+        let sleeps = workers.filter_map(|task| {
+            let status = read(&task, "status")?;
             let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
-            line.unwrap().trim().parse::<u64>().unwrap()
+            Some(line.unwrap().trim().parse::<u64>().unwrap())
         });
         sleeps.sum()
     }

@@ -65,8 +65,9 @@ pub(in super::super) fn signal(name: &str, pid: u32) {
 pub(in super::super) fn stop(pid: u32) {
     signal("STOP", pid);
     let has_stopped = |thread: PathBuf| {
-        let stat = std::fs::read_to_string(thread.join("stat")).unwrap();
-        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+        // One that has ended meanwhile does nothing any more.
+        let stat = std::fs::read_to_string(thread.join("stat")).ok();
+        stat.is_none_or(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
     };
     while !testkit::thread_folders(pid).into_iter().all(has_stopped) {
         std::thread::yield_now();
