@@ -327,13 +327,18 @@ impl Connection {
         }
     }
 
-    /// Whether another driver may go on with the connection, with another worker: no job of it is
-    /// out.
+    /// Whether another driver may go on with the connection, with a worker of another site: no job
+    /// is out, and what is left of the answer does not depend on the hosts.
     #[must_use]
     pub fn is_movable(&self) -> bool {
-        let is_out = matches!(self.state, State::Waiting | State::Streaming | State::Uploading);
-        let stream = self.exchange.as_ref().and_then(|exchange| exchange.stream());
-        !is_out && stream.is_none_or(|stream| stream.is_complete)
+        match self.state {
+            State::Working
+            | State::Waiting
+            | State::Spooling
+            | State::Uploading
+            | State::Streaming => false,
+            _ => self.exchange.as_ref().is_none_or(|exchange| exchange.is_movable()),
+        }
     }
 
     /// The client's address, as the connection was told.

@@ -372,6 +372,15 @@ impl Exchange {
         }
     }
 
+    /// Whether a worker of another site can send what is left, of which no job is out. The rest of
+    /// a listing has all that it needs.
+    pub(crate) fn is_movable(&self) -> bool {
+        match &self.then {
+            Then::Finish | Then::Parts(_) | Then::List(_) => true,
+            Then::Application(stream) => stream.is_settled(),
+        }
+    }
+
     pub(crate) fn stream(&self) -> Option<&Stream> {
         match &self.then {
             Then::Application(stream) => Some(stream),

@@ -61,6 +61,11 @@ impl Stream {
         self.tunnel.is_some()
     }
 
+    /// Whether nothing but bytes that are there is left of a reply.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_complete && self.failure.is_none() && self.instead.is_none() && !self.is_tunnel()
+    }
+
     /// Whether the application can go on, of `unsent` bytes that are being sent.
     pub(crate) fn has_room(&self, unsent: usize) -> bool {
         let kept = unsent + self.gathered.len();

@@ -10,6 +10,7 @@ mod files;
 mod grammar;
 mod local_redirects;
 mod memory;
+mod moving;
 mod named_files;
 mod replies;
 mod shared_level;

@@ -274,6 +274,13 @@ impl Pair {
         std::mem::replace(&mut self.connection, other)
     }
 
+    /// Goes on with the connection on another worker, of another site, with other files.
+    pub(crate) fn moved_to(self, site: Arc<Site>, files: MemoryFiles) -> Self {
+        let Self { connection, received, grammar, .. } = self;
+        let other = Self::on_site(site, files, Limits::default());
+        Self { connection, received, grammar, ..other }
+    }
+
     /// Sends bytes from the client, and drives the connection until it waits.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         // If the connection is not ready for bytes, the kernel would hold them: here they are

@@ -70,6 +70,7 @@ fn the_end_of_the_application_ends_the_connection_after_all_that_it_has_sent() {
     chain.application.closes = true;
     chain.run();
     assert_eq!((chain.closed, chain.call.is_none()), (None, true));
+    assert!(!chain.connection.is_movable(), "its worker counts it");
     chain.is_blocked = false;
     chain.run();
     assert_eq!(chain.received, body(1000));

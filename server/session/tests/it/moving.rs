@@ -1,0 +1,129 @@
+//! Connections that move to a worker with another site: an answer is of one site or of the other,
+//! and never of both.
+
+use std::sync::{Arc, LazyLock};
+
+use session::Limits;
+use site::Site;
+use site::fields::{HeaderRule, When};
+use site::host::HostSettings;
+
+use crate::chain::{AMPLE, Chain, body, request, request_to};
+use crate::memory::{MemoryFiles, Pair};
+
+/// A host `h` that says whose it is, behind `before` others.
+fn site(name: &str, before: usize) -> Arc<Site> {
+    let host = |names: &[&str]| {
+        let mut settings = HostSettings::new("/".into());
+        settings.names = names.iter().map(|name| (*name).into()).collect();
+        settings.listing = true;
+        let (path, when) = ("/**".into(), When::Always);
+        settings.headers =
+            vec![HeaderRule { path, name: "X-Site".into(), value: name.into(), when }];
+        settings
+    };
+    let others: Vec<String> = (0..before).map(|number| format!("other-{number}")).collect();
+    let hosts = others.iter().map(|other| host(&[other])).chain([host(&["h"])]);
+    Arc::new(Site::new(hosts.collect()).expect("good settings"))
+}
+
+static FORMER: LazyLock<Arc<Site>> = LazyLock::new(|| site("former", 2));
+static NEXT: LazyLock<Arc<Site>> = LazyLock::new(|| site("next", 0));
+
+fn former() -> Pair {
+    let files = [("f.txt", &b"the former bytes"[..]), ("404.html", b"former"), ("d/a.txt", b"")];
+    Pair::on_site(Arc::clone(&FORMER), MemoryFiles::new(&files), Limits::default())
+}
+
+fn next_files() -> MemoryFiles {
+    MemoryFiles::new(&[("f.txt", b"the next bytes"), ("404.html", b"next"), ("d/b.txt", b"")])
+}
+
+fn next() -> Pair {
+    Pair::on_site(Arc::clone(&NEXT), next_files(), Limits::default())
+}
+
+/// What a client receives that is not moved.
+fn answer_of(mut pair: Pair, request: &[u8]) -> Vec<u8> {
+    pair.send(request);
+    pair.received
+}
+
+/// What a client receives that is moved, if it can be, after `turns` turns of seven bytes each, and
+/// whether there are more turns.
+fn answer_if_moved(request: &[u8], turns: usize) -> (Option<Vec<u8>>, bool) {
+    let mut pair = former();
+    pair.connection.ingest(&mut pair.worker, request);
+    pair.window = 7;
+    let has_more = (0..turns).all(|_| {
+        let has_turned = pair.turn();
+        pair.window = 7;
+        has_turned
+    });
+    if !pair.connection.is_movable() {
+        return (None, has_more);
+    }
+    let mut pair = pair.moved_to(Arc::clone(&NEXT), next_files());
+    pair.drive();
+    (Some(pair.received), has_more)
+}
+
+#[test]
+fn an_answer_is_of_one_site_wherever_its_client_is_moved() {
+    let heads = ["GET /f.txt", "HEAD /f.txt", "GET /d/", "GET /d", "GET /none", "PUT /f.txt"];
+    let heads = heads.map(|head| format!("{head} HTTP/1.1\r\nHost: h\r\n\r\n"));
+    for head in &heads {
+        let both = [former(), next()].map(|pair| answer_of(pair, head.as_bytes()));
+        assert_ne!(both[0], both[1], "{head}");
+        let mut moves = 0;
+        for turns in 0.. {
+            let (answer, has_more) = answer_if_moved(head.as_bytes(), turns);
+            if let Some(answer) = answer {
+                assert!(both.contains(&answer), "{turns}: {}", answer.escape_ascii());
+                moves += 1;
+            }
+            if !has_more {
+                break;
+            }
+        }
+        assert!(moves > 5, "{head} was moved {moves} times only");
+    }
+}
+
+/// The bytes of the next request are kept while an answer is sent; the next site answers them.
+#[test]
+fn what_has_come_of_the_next_request_is_for_the_next_site() {
+    let request = b"GET /f.txt HTTP/1.1\r\nHost: h\r\n\r\n";
+    let [of_former, of_next] = [former(), next()].map(|pair| answer_of(pair, request));
+    let mut pair = former();
+    pair.window = 7;
+    pair.send(&[&request[..], request].concat());
+    assert!(pair.connection.is_movable());
+    let mut pair = pair.moved_to(Arc::clone(&NEXT), next_files());
+    pair.drive();
+    assert_eq!(pair.received, [&of_former[..], &of_next].concat());
+    let (begin, end) = request.split_at(9);
+    let mut pair = former();
+    pair.send(begin);
+    assert!(pair.connection.is_movable());
+    let mut pair = pair.moved_to(Arc::clone(&NEXT), next_files());
+    pair.send(end);
+    assert_eq!(pair.received, of_next);
+}
+
+/// A call is of its site until its reply is there; the client may take its time for that.
+#[test]
+fn what_an_application_answers_stays_until_it_is_answered() {
+    let mut gathered = Chain::new(AMPLE);
+    let upload = request_to("/script/x", &body(100), Some(&[10]));
+    gathered.send(&upload[..upload.len() - 2]);
+    assert!(!gathered.connection.is_movable(), "its body is gathered");
+    let mut called = Chain::new(AMPLE);
+    called.application.is_stalled = true;
+    called.send(&request(b"", None));
+    assert!(!called.connection.is_movable(), "its call is out");
+    let mut answered = Chain::new(AMPLE);
+    answered.is_blocked = true;
+    answered.send(&request(b"abc", None));
+    assert!(answered.call.is_none() && answered.connection.is_movable(), "bytes are left only");
+}
