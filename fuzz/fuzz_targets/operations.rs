@@ -9,6 +9,8 @@
 
 #![no_main]
 
+use std::sync::Arc;
+
 use http1::{BodyFraming, BodySkipper, Expectation, Head, Method, Parsed, Version};
 use http1::{begins_head_request, parse_head};
 use libfuzzer_sys::fuzz_target;
@@ -144,7 +146,7 @@ impl Machine {
     fn control<'i>(&mut self, letter: u8, after: &'i [u8]) -> &'i [u8] {
         let pair = &mut self.pair;
         let is_reading = pair.connection.phase() == Phase::Reading;
-        self.is_disturbed |= b"abcdefqsz".contains(&letter);
+        self.is_disturbed |= b"abcdefgqsz".contains(&letter);
         match letter {
             b'h' => pair.holds_jobs = true,
             b'i' => {
@@ -167,6 +169,15 @@ impl Machine {
             b'z' => pair.finish(),
             b'q' => {
                 pair.connection.drain();
+                pair.drive();
+            }
+            b'g' => {
+                pair.connection.end_with_next();
+                pair.drive();
+            }
+            // A client does not notice that its connection moves.
+            b'o' if pair.connection.is_movable() => {
+                pair.move_to(Arc::clone(&pair.site), limits());
                 pair.drive();
             }
             b'm' => pair.files.put("a.txt", b"changed"),

@@ -64,6 +64,16 @@ pub(crate) enum State {
     },
 }
 
+/// How soon the server wants a connection to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ending {
+    Never,
+    /// After a response that says so.
+    WithNext,
+    /// After the response under way, or at once.
+    Now,
+}
+
 /// One client connection.
 ///
 /// # The grammar of its calls
@@ -84,7 +94,7 @@ pub(crate) enum State {
 ///
 /// Beside these, at any time: `ingest` if [`Connection::wants_input`], `sent` for bytes whose
 /// sending has begun, `done` for a job that is out, `stream` for a call that is out, `expire` when
-/// the [`Connection::deadline`] has passed, `drain`, `drain_after_next` and `close`.
+/// the [`Connection::deadline`] has passed, `drain`, `end_with_next` and `close`.
 ///
 /// The job of an application is a call, which its driver makes beside this connection. It has no
 /// answer: what there is of the reply goes into its stream, and its end with it. When nobody wants
@@ -122,8 +132,8 @@ pub struct Connection {
     pub(crate) state: State,
     /// What happens to the connection after the current response.
     pub(crate) after: After,
-    /// Whether to close at the next opportunity.
-    is_draining: bool,
+    /// Whether the server wants the connection to end, and how soon.
+    ending: Ending,
     /// Whether the client has shut its side down.
     pub(crate) is_at_end: bool,
 }
@@ -142,7 +152,7 @@ impl Connection {
             lingered: 0,
             state: State::Fresh,
             after: After::KeepAlive,
-            is_draining: false,
+            ending: Ending::Never,
             is_at_end: false,
         }
     }
@@ -365,19 +375,26 @@ impl Connection {
         std::mem::replace(self, closed)
     }
 
-    /// Makes the connection close after the current request.
+    /// Makes the connection close after the response under way, or at once if it rests.
     pub fn drain(&mut self) {
-        self.drain_after_next();
+        self.ending = Ending::Now;
+        self.be_last();
         if matches!(self.state, State::Fresh | State::Idle) {
             self.state = State::Closed { reset: false };
         }
     }
 
-    /// Makes the connection close after the next response. A connection at rest stays open for a
-    /// request that was received but not yet taken in: the request is answered, and the response
-    /// says that it is the last.
-    pub fn drain_after_next(&mut self) {
-        self.is_draining = true;
+    /// Makes the connection close after the first response that can still say that it is the last:
+    /// that to the request under way unless its head is written, or else to the next one, for which
+    /// the connection stays open.
+    pub fn end_with_next(&mut self) {
+        self.ending = self.ending.max(Ending::WithNext);
+        if self.exchange.as_ref().is_none_or(|exchange| exchange.draft.status == 0) {
+            self.be_last();
+        }
+    }
+
+    fn be_last(&mut self) {
         if self.after == After::KeepAlive {
             self.after = After::Linger;
         }
@@ -506,7 +523,8 @@ impl Connection {
     #[inline]
     fn begin(&mut self, w: &mut Worker, bytes: &[u8], head: &Head<'_>, arrived: &[u8]) {
         self.requests = self.requests.wrapping_add(1);
-        let is_last = self.is_draining || self.requests == w.limits.requests_per_connection_max;
+        let is_last =
+            self.ending != Ending::Never || self.requests == w.limits.requests_per_connection_max;
         let prepared = self.response(w).respond(w, bytes, head, arrived, is_last);
         self.follow(w, prepared);
     }
@@ -705,7 +723,7 @@ impl Connection {
         }
         self.state = State::Idle;
         self.deadline = w.now().plus_ms(w.limits.idle_ms);
-        if self.is_draining {
+        if self.ending == Ending::Now {
             self.state = State::Closed { reset: false };
         }
         self.close_if_at_end();

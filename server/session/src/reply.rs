@@ -73,9 +73,10 @@ impl Reply {
         self.exchange.job.take().expect("a job is taken once, after Prepared::Job")
     }
 
-    /// Makes the connection close after this response, which says so unless its head is written.
+    /// Makes the connection close after this response, unless its head is written, which then does
+    /// not say so.
     pub fn be_last(&mut self) {
-        if self.after == After::KeepAlive {
+        if self.exchange.draft.status == 0 && self.after == After::KeepAlive {
             self.after = After::Linger;
         }
     }

@@ -105,7 +105,7 @@ impl ConnectionFiber {
         if events.has(FiberEvents::LEAVE) || (self.is_new && thread.is_leaving()) {
             self.is_leaving = !thread.cluster.shared.is_finishing();
             if !self.is_leaving {
-                self.connection.drain_after_next();
+                self.connection.end_with_next();
             }
         }
         let aborts = events.has(FiberEvents::ABORT) || (self.is_new && thread.is_aborting());

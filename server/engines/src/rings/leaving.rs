@@ -37,7 +37,7 @@ impl RingLoop {
     pub(super) fn gives(&mut self, key: u64) -> bool {
         let Some(slot) = self.connections.get(key) else { return true };
         let Some(heir) = self.shared.heir() else {
-            slot.connection.drain_after_next();
+            slot.connection.end_with_next();
             return false;
         };
         let is_movable = slot.upstream == NO_UPSTREAM && slot.connection.is_movable();

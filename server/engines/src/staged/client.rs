@@ -36,7 +36,7 @@ pub(super) struct Client {
     pub(super) is_blocking: bool,
     /// Whether the peer once took longer than a thread waits: no thread waits for it again.
     pub(super) is_slow: bool,
-    /// The number of heirs there were when one refused it; 0 if none has.
+    /// The heir that refused it, by its number; 0 if none has.
     pub(super) refused_by: u32,
 }
 

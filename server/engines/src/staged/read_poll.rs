@@ -151,12 +151,12 @@ impl ReadPoll {
     /// Gives a connection to another engine; returns it if that takes no more.
     #[cold]
     fn give(&mut self, mut client: BoxedClient) -> Option<BoxedClient> {
-        let heirs = self.poller.shared.heirs();
-        if heirs == 0 {
-            client.connection.drain_after_next();
+        let number = self.poller.shared.heir_number();
+        if number == 0 {
+            client.connection.end_with_next();
             return Some(client);
         }
-        let heir = self.poller.shared.heir().filter(|_| client.refused_by != heirs);
+        let heir = self.poller.shared.heir().filter(|_| client.refused_by != number);
         let Some(heir) = heir.filter(|_| client.connection.is_movable()) else {
             return Some(client);
         };
@@ -173,7 +173,7 @@ impl ReadPoll {
         self.poller.worker.counters.connections_open.subtract(1);
         debug_assert_eq!(has_gone, client.is_none());
         let mut client = client?;
-        client.refused_by = heirs;
+        client.refused_by = number;
         self.poller.wait_set.register(&mut client);
         self.poller.worker.counters.connections_open.add(1);
         Some(client)

@@ -73,7 +73,7 @@ impl WritePoll {
     fn park(&mut self, mut client: BoxedClient) {
         let is_leaving = self.poller.shared.orders.is_issued(Order::Leave);
         // Without an heir, or when that has refused it, it is served on.
-        if is_leaving && client.refused_by != self.poller.shared.heirs() {
+        if is_leaving && client.refused_by != self.poller.shared.heir_number() {
             return self.poller.outgoing.add(client, Stage::ReadPoll);
         }
         let wait_set = &mut self.poller.wait_set;

@@ -287,7 +287,7 @@ impl Client {
         if orders & LEAVE != 0 {
             self.is_leaving = !self.state.loop_context.shared.is_finishing();
             if !self.is_leaving {
-                self.connection.drain_after_next();
+                self.connection.end_with_next();
             }
         }
         if self.is_leaving && self.moves() {

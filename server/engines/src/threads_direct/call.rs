@@ -92,7 +92,7 @@ impl Conversation<'_> {
         buffer: &mut [u8],
     ) -> Progress {
         let may_keep = !self.registry.is_draining();
-        if !may_keep {
+        if self.registry.are_last() {
             reply.be_last();
         }
         // The time for what comes now begins.

@@ -6,6 +6,7 @@ mod balancing;
 mod bounds;
 mod browser;
 mod cgi;
+mod changes;
 mod fastcgi;
 mod fastcgi_server;
 mod gateways;
@@ -92,13 +93,19 @@ fn ask(stream: &mut TcpStream, request: &str) -> (u16, String) {
 
 /// Reads a response with a length, or in chunks. Returns its status and its body.
 fn answer(stream: &mut impl BufRead) -> (u16, String) {
+    let (head, body) = response(stream);
+    (head[9..12].parse().unwrap(), String::from_utf8(body).unwrap())
+}
+
+/// Reads a response with a length, or in chunks. Returns its head and its body.
+fn response(stream: &mut impl BufRead) -> (String, Vec<u8>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         assert_ne!(stream.read_until(b'\n', &mut head).unwrap(), 0, "closed in a head");
     }
     let head = String::from_utf8(head).unwrap();
-    let status = head[9..12].parse().unwrap();
-    (status, String::from_utf8(body(&head, stream)).unwrap())
+    let body = body(&head, stream);
+    (head, body)
 }
 
 /// Reads the body that a head announces.

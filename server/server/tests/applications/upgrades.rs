@@ -21,7 +21,7 @@ type Serve = dyn Fn(&str, &TcpStream) + Send + Sync;
 
 /// An application that serves each connection in a thread of its own, and closes it then. It ends
 /// with the test's process.
-fn application(serve: impl Fn(&str, &TcpStream) + Send + Sync + 'static) -> SocketAddr {
+pub(crate) fn application(serve: impl Fn(&str, &TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let serve: Arc<Serve> = Arc::new(serve);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -38,14 +38,14 @@ fn application(serve: impl Fn(&str, &TcpStream) + Send + Sync + 'static) -> Sock
     address
 }
 
-const ASKED: &str = "GET /app/ws HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, Upgrade\r\n\
+pub(crate) const ASKED: &str = "GET /app/ws HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, Upgrade\r\n\
                      Upgrade: websocket, Other/2\r\nSec-WebSocket-Key: k\r\n\r\n";
 
-const AGREED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+pub(crate) const AGREED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
                         Connection: Upgrade\r\nSec-WebSocket-Accept: a\r\n\r\n";
 
 /// Sends back what comes until nothing more does.
-fn echo(mut stream: &TcpStream) {
+pub(crate) fn echo(mut stream: &TcpStream) {
     let mut buffer = [0; 4096];
     while let Ok(n @ 1..) = stream.read(&mut buffer) {
         if stream.write_all(&buffer[..n]).is_err() {
@@ -65,7 +65,7 @@ fn agrees(protocol: impl Fn(&TcpStream) + Send + Sync + 'static) -> SocketAddr {
 }
 
 /// A client whose request was agreed to.
-fn switched(server: &Server) -> TcpStream {
+pub(crate) fn switched(server: &Server) -> TcpStream {
     let mut client = connect(server);
     client.write_all(ASKED.as_bytes()).unwrap();
     expect_agreed(&mut client);
@@ -81,7 +81,7 @@ fn expect_agreed(client: &mut TcpStream) {
     assert!(!head.contains("Content-Length") && !head.contains("Transfer-Encoding"), "{head}");
 }
 
-fn pass(client: &mut TcpStream, bytes: &[u8]) {
+pub(crate) fn pass(client: &mut TcpStream, bytes: &[u8]) {
     client.write_all(bytes).unwrap();
     let mut got = vec![0; bytes.len()];
     client.read_exact(&mut got).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use server::Server;
 use server::config::Config;
-use testkit::Temporary;
+use testkit::{Temporary, circuit};
 
 use crate::storm::{CLIENTS, config, files, storm_on};
 use crate::swarm::Swarm;
@@ -67,23 +67,4 @@ fn config_of(directory: &Temporary, (name, knobs): &(&str, &[&str])) -> Config {
     let fixed = [format!("engine.name={name}"), "timeouts.drain_ms=600000".into()];
     let set: Vec<String> = fixed.into_iter().chain(knobs).collect();
     config(directory, &set)
-}
-
-/// An order in which each of `count` things follows each, itself too, once; the first follows the
-/// last.
-fn circuit(count: usize) -> Vec<usize> {
-    let beginning_with = |first| {
-        let later = (first + 1..count).flat_map(move |second| [first, second]);
-        [first].into_iter().chain(later)
-    };
-    (0..count).flat_map(beginning_with).collect()
-}
-
-#[test]
-fn a_circuit_has_each_pair_once() {
-    let order = circuit(14);
-    let mut pairs: Vec<_> = order.iter().zip(order.iter().cycle().skip(1)).collect();
-    pairs.sort();
-    pairs.dedup();
-    assert_eq!((order.len(), pairs.len()), (14 * 14, 14 * 14));
 }

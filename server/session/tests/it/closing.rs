@@ -249,7 +249,7 @@ fn draining_closes_the_idle_and_finishes_the_busy() {
 fn a_request_that_was_received_while_draining_is_the_last() {
     let mut pair = pair();
     pair.send(GET);
-    pair.connection.drain_after_next();
+    pair.connection.end_with_next();
     pair.drive();
     assert_eq!(pair.closed, None);
     pair.send(GET);
@@ -257,6 +257,28 @@ fn a_request_that_was_received_while_draining_is_the_last() {
     let text = String::from_utf8_lossy(&pair.received).into_owned();
     assert_eq!(text.matches("Connection: close").count(), 1);
     assert!(pair.is_shut);
+}
+
+/// A client that was not told goes on with its next request, or has sent it already.
+#[test]
+fn a_response_whose_head_is_written_is_not_the_last() {
+    for is_pipelined in [false, true] {
+        let mut pair = pair();
+        pair.window = 30;
+        pair.send(if is_pipelined { [GET, GET].concat() } else { GET.to_vec() }.as_slice());
+        pair.connection.end_with_next();
+        pair.window = usize::MAX;
+        pair.drive();
+        if !is_pipelined {
+            assert!(!pair.is_shut);
+            pair.send(GET);
+        }
+        assert_eq!(pair.statuses(), [200, 200]);
+        let text = String::from_utf8_lossy(&pair.received).into_owned();
+        let (first, last) = text.split_at(text.rfind("HTTP/1.1 ").unwrap());
+        let says = [first, last].map(|it| it.contains("\r\nConnection: close\r\n"));
+        assert_eq!((says, pair.is_shut), ([false, true], true));
+    }
 }
 
 /// Where the broken part arrives in time, the response says that it is the last (RFC 9112 §9.6).

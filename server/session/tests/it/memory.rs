@@ -190,10 +190,25 @@ pub(crate) struct Pair {
     pub(crate) files: MemoryFiles,
     /// The size up to which bodies are kept in memory.
     pub(crate) small_body_bytes_max: u64,
-    site: Arc<Site>,
+    pub(crate) site: Arc<Site>,
     now: Tick,
     is_at_end: bool,
     grammar: Grammar,
+}
+
+fn worker(site: Arc<Site>, limits: Limits, reads_files: bool, counters: &Arc<Counters>) -> Worker {
+    let budget = Budget { bytes: 1 << 24, descriptors: 64, entries: 1024 };
+    Worker::new(WorkerParts {
+        site,
+        limits: Arc::new(limits),
+        listings: Listings::new(LISTINGS_MAX),
+        cache: Arc::new(Cache::new(PolicyKind::S3Fifo, budget, 1)),
+        first_level_slots_max: 256,
+        revalidate_us: 1_000_000,
+        reads_files,
+        log: None,
+        counters: Arc::clone(counters),
+    })
 }
 
 /// The number of listings at a time: a place that is not given back fails the next listing.
@@ -220,20 +235,9 @@ impl Pair {
 
     fn with(site: Arc<Site>, files: MemoryFiles, limits: Limits, reads_files: bool) -> Self {
         let counters = Arc::new(Counters::default());
-        let budget = Budget { bytes: 1 << 24, descriptors: 64, entries: 1024 };
-        let mut worker = Worker::new(WorkerParts {
-            site: Arc::clone(&site),
-            limits: Arc::new(limits),
-            listings: Listings::new(LISTINGS_MAX),
-            cache: Arc::new(Cache::new(PolicyKind::S3Fifo, budget, 1)),
-            first_level_slots_max: 256,
-            revalidate_us: 1_000_000,
-            reads_files,
-            log: None,
-            counters: Arc::clone(&counters),
-        });
+        let mut worker = worker(Arc::clone(&site), limits, reads_files, &counters);
         let now = Tick(1_000_000_000);
-        worker.set_time(now, 1_700_000_000_000_000);
+        worker.set_time(now, 1_700_000_000_000_000 + now.0);
         let peer: SocketAddr = PEER.parse().expect("an address");
         let connection = Connection::new(&worker, peer);
         Self {
@@ -274,11 +278,11 @@ impl Pair {
         std::mem::replace(&mut self.connection, other)
     }
 
-    /// Goes on with the connection on another worker, of another site, with other files.
-    pub(crate) fn moved_to(self, site: Arc<Site>, files: MemoryFiles) -> Self {
-        let Self { connection, received, grammar, .. } = self;
-        let other = Self::on_site(site, files, Limits::default());
-        Self { connection, received, grammar, ..other }
+    /// Goes on with the connection on another worker, of another site.
+    pub(crate) fn move_to(&mut self, site: Arc<Site>, limits: Limits) {
+        self.worker = worker(Arc::clone(&site), limits, false, &self.counters);
+        self.worker.set_time(self.now, self.unix_us());
+        self.site = site;
     }
 
     /// Sends bytes from the client, and drives the connection until it waits.
@@ -493,11 +497,15 @@ impl Pair {
     /// Lets `ms` milliseconds pass, and acts on the deadline if it has passed.
     pub(crate) fn advance(&mut self, ms: u64) {
         self.now = self.now.plus_ms(ms);
-        self.worker.set_time(self.now, 1_700_000_000_000_000 + self.now.0);
+        self.worker.set_time(self.now, self.unix_us());
         if self.connection.deadline().is_some_and(|deadline| deadline <= self.now) {
             self.connection.expire(&mut self.worker);
         }
         self.drive();
+    }
+
+    fn unix_us(&self) -> u64 {
+        1_700_000_000_000_000 + self.now.0
     }
 
     /// The statuses of all responses received, by their status lines.

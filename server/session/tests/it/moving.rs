@@ -43,6 +43,12 @@ fn next() -> Pair {
     Pair::on_site(Arc::clone(&NEXT), next_files(), Limits::default())
 }
 
+fn move_to_next(pair: &mut Pair) {
+    pair.move_to(Arc::clone(&NEXT), Limits::default());
+    pair.files = next_files();
+    pair.window = usize::MAX;
+}
+
 /// What a client receives that is not moved.
 fn answer_of(mut pair: Pair, request: &[u8]) -> Vec<u8> {
     pair.send(request);
@@ -63,7 +69,7 @@ fn answer_if_moved(request: &[u8], turns: usize) -> (Option<Vec<u8>>, bool) {
     if !pair.connection.is_movable() {
         return (None, has_more);
     }
-    let mut pair = pair.moved_to(Arc::clone(&NEXT), next_files());
+    move_to_next(&mut pair);
     pair.drive();
     (Some(pair.received), has_more)
 }
@@ -99,14 +105,14 @@ fn what_has_come_of_the_next_request_is_for_the_next_site() {
     pair.window = 7;
     pair.send(&[&request[..], request].concat());
     assert!(pair.connection.is_movable());
-    let mut pair = pair.moved_to(Arc::clone(&NEXT), next_files());
+    move_to_next(&mut pair);
     pair.drive();
     assert_eq!(pair.received, [&of_former[..], &of_next].concat());
     let (begin, end) = request.split_at(9);
     let mut pair = former();
     pair.send(begin);
     assert!(pair.connection.is_movable());
-    let mut pair = pair.moved_to(Arc::clone(&NEXT), next_files());
+    move_to_next(&mut pair);
     pair.send(end);
     assert_eq!(pair.received, of_next);
 }

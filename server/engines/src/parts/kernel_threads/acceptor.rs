@@ -97,7 +97,7 @@ pub(crate) struct Acceptor<C> {
 /// How far connections have been told to go to another engine.
 #[derive(Default)]
 struct Leaving {
-    /// The number of heirs there were when the pool was told.
+    /// The heir that the pool was told of, by its number; 0 if none.
     told: u32,
     /// When threads are interrupted again, and the time after which that is.
     next: Option<Tick>,
@@ -264,13 +264,13 @@ impl<C: Pool + 'static> Obey for Acceptor<C> {
         if self.obeyed.is_closed {
             self.listeners.close(&self.epoll);
         }
-        let heirs = self.registry.shared.heirs();
-        if self.leaving.told != heirs {
-            self.leaving = Leaving { told: heirs, ..Leaving::default() };
+        let number = self.registry.shared.heir_number();
+        if self.leaving.told != number {
+            self.leaving = Leaving { told: number, ..Leaving::default() };
             self.pool.leave();
         }
         let now = self.worker.now();
-        if heirs > 0 && self.leaving.next.is_none_or(|next| next <= now) {
+        if number > 0 && self.leaving.next.is_none_or(|next| next <= now) {
             self.registry.interrupt_all();
             let doubled = (2 * self.leaving.pause_ms).min(INTERRUPTED_AFTER_MS_MAX);
             self.leaving.pause_ms = doubled.max(INTERRUPTED_AFTER_MS);

@@ -51,10 +51,9 @@ pub(crate) fn serve(
 pub(crate) struct ServedConnection {
     connection: Connection,
     waits: Waits,
-    has_begun_drain: bool,
     /// Whether it returns while another part of the engine waits for its socket.
     parks: bool,
-    /// The number of heirs there were when one refused it; 0 if none has.
+    /// The heir that refused it, by its number; 0 if none has.
     refused_by: u32,
     /// Whether the socket has no room for what is to be sent.
     is_full: bool,
@@ -76,7 +75,6 @@ impl ServedConnection {
             connection: arrival.begun.take().map_or_else(begin, |begun| *begun),
             refused_by: arrival.refused_by,
             waits: Waits::new(registry.sendfile, parks),
-            has_begun_drain: false,
             parks,
             is_full: false,
             has_input: false,
@@ -105,7 +103,7 @@ impl ServedConnection {
     /// Whether the connection is to go to another engine now.
     pub(crate) fn leaves(&self, registry: &Registry, entry: &Entry) -> bool {
         registry.is_leaving()
-            && self.refused_by != registry.shared.heirs()
+            && self.refused_by != registry.shared.heir_number()
             && !entry.is_taken()
             && self.parked_call.is_none()
             && self.connection.is_movable()
@@ -299,8 +297,7 @@ impl Drive<'_, '_> {
                 // A request that came just when its connection was closed from outside, or while
                 // all connections are to end, gets a last answer, which announces the close.
                 if n > 0 && (is_taken || self.registry.are_last()) {
-                    self.served.has_begun_drain = true;
-                    self.served.connection.drain_after_next();
+                    self.served.connection.end_with_next();
                 }
                 self.served.connection.ingest(worker, &self.buffer[..n]);
                 self.served.expire_if_was_due(worker, now);
@@ -312,7 +309,7 @@ impl Drive<'_, '_> {
             }
             Err(_) => return Step::Closed,
         }
-        self.drain_if_ordered();
+        self.end_if_ordered();
         Step::More
     }
 
@@ -337,7 +334,7 @@ impl Drive<'_, '_> {
             _ => read_clock(worker),
         }
         if self.registry.is_ending() {
-            self.drain_if_ordered();
+            self.end_if_ordered();
             if self.served.leaves(self.registry, self.entry) {
                 return Step::Wait;
             }
@@ -379,15 +376,22 @@ impl Drive<'_, '_> {
         Step::More
     }
 
-    /// Drains the connection if that was ordered. A connection that rests is left out: it reads
+    /// Has the connection end if that was ordered. A connection that rests is left out: it reads
     /// first what has arrived.
     #[inline]
-    fn drain_if_ordered(&mut self) {
-        let served = &mut *self.served;
-        let is_idle = served.connection.phase() == Phase::Idle;
-        if self.registry.are_last() && !served.has_begun_drain && !is_idle {
-            served.has_begun_drain = true;
-            served.connection.drain();
+    fn end_if_ordered(&mut self) {
+        if self.registry.are_last() {
+            self.end_unless_idle();
+        }
+    }
+
+    #[cold]
+    fn end_unless_idle(&mut self) {
+        let connection = &mut self.served.connection;
+        match self.registry.is_draining() {
+            _ if connection.phase() == Phase::Idle => {}
+            true => connection.drain(),
+            false => connection.end_with_next(),
         }
     }
 }
@@ -411,7 +415,7 @@ impl Driven for Drive<'_, '_> {
         }
         let (id, job) = self.served.connection.take_job();
         let done = self.registry.run(job);
-        self.drain_if_ordered(); // before the answer is prepared: it announces the close
+        self.end_if_ordered(); // before the answer is prepared: it announces the close
         let worker = self.lease.worker();
         read_clock(worker);
         self.served.connection.done(worker, id, done);

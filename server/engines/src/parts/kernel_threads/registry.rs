@@ -94,7 +94,7 @@ pub(crate) struct Arrival {
     pub(crate) peer: SocketAddr,
     /// The connection, if another engine has begun it.
     pub(crate) begun: Option<Box<Connection>>,
-    /// The number of heirs there were when one refused it; 0 if none has.
+    /// The heir that refused it, by its number; 0 if none has.
     pub(crate) refused_by: u32,
     slot: usize,
 }
@@ -199,7 +199,7 @@ impl Registry {
     #[cold]
     pub(crate) fn give(&self, arrival: Arrival, connection: Connection) -> Option<Arrival> {
         let mut given = Some((arrival, connection));
-        let (heirs, heir) = (self.shared.heirs(), self.shared.heir());
+        let (number, heir) = (self.shared.heir_number(), self.shared.heir());
         let is_ready = given.as_ref().is_some_and(|(arrival, _)| {
             os::socket::set_blocking(arrival.entry.socket(), false).is_ok()
         });
@@ -215,7 +215,7 @@ impl Registry {
             });
         }
         let (mut arrival, connection) = given?;
-        (arrival.begun, arrival.refused_by) = (Some(Box::new(connection)), heirs);
+        (arrival.begun, arrival.refused_by) = (Some(Box::new(connection)), number);
         Some(arrival)
     }
 

@@ -55,10 +55,10 @@ pub(crate) struct Shared {
     pub(crate) wakes: Vec<Wake>,
     /// The connections that other loops have handed to each.
     pub(crate) inboxes: Inboxes,
-    /// Who gets the connections when the loops leave.
-    heir: Mutex<Option<Arc<dyn Heir>>>,
-    /// The number of heirs there have been.
-    heirs: AtomicU32,
+    /// Who gets the connections when the loops leave, and the number of all that there have been.
+    heir: Mutex<(Option<Arc<dyn Heir>>, u32)>,
+    /// The number of the one that there is, from 1; 0 if there is none.
+    heir_number: AtomicU32,
     /// For each loop, whether another has asked it to close an idle connection.
     room_wanted: Vec<AtomicBool>,
     /// The loop that failed first, and why, in one line.
@@ -255,9 +255,7 @@ impl Engine for Loops {
     }
 
     fn leave(&mut self, heir: Option<Arc<dyn Heir>>) {
-        if let Some(heir) = heir.filter(|_| self.moves_connections) {
-            self.shared.set_heir(heir);
-        }
+        self.shared.set_heir(heir.filter(|_| self.moves_connections));
         self.issue(Order::Leave);
     }
 
@@ -296,7 +294,7 @@ impl Shared {
             wakes: (0..workers).map(|_| Wake::new()).collect::<io::Result<_>>()?,
             inboxes: Inboxes::new(workers),
             heir: Mutex::default(),
-            heirs: AtomicU32::new(0),
+            heir_number: AtomicU32::new(0),
             room_wanted: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             failure: OnceLock::new(),
             notices: Mutex::default(),
@@ -333,23 +331,26 @@ impl Shared {
 
     /// Who gets the connections, if the loops leave.
     pub(crate) fn heir(&self) -> Option<Arc<dyn Heir>> {
-        lock(&self.heir).clone()
+        lock(&self.heir).0.clone()
     }
 
     /// Whether connections are to end with their next responses: they can go to no other engine.
     pub(crate) fn is_finishing(&self) -> bool {
-        self.orders.is_issued(Order::Leave) && self.heirs() == 0
+        self.orders.is_issued(Order::Leave) && self.heir_number() == 0
     }
 
-    /// The number of heirs there have been. A connection that one has refused is offered to the
+    /// The number of the heir, 0 without one. A connection that one has refused is offered to the
     /// next.
-    pub(crate) fn heirs(&self) -> u32 {
-        self.heirs.load(Ordering::SeqCst)
+    pub(crate) fn heir_number(&self) -> u32 {
+        self.heir_number.load(Ordering::SeqCst)
     }
 
-    fn set_heir(&self, heir: Arc<dyn Heir>) {
-        *lock(&self.heir) = Some(heir);
-        self.heirs.fetch_add(1, Ordering::SeqCst);
+    fn set_heir(&self, heir: Option<Arc<dyn Heir>>) {
+        let mut current = lock(&self.heir);
+        current.1 += u32::from(heir.is_some());
+        let number = if heir.is_some() { current.1 } else { 0 };
+        current.0 = heir;
+        self.heir_number.store(number, Ordering::SeqCst);
     }
 
     /// Takes the reports of failures that were handled since the last call.

@@ -531,7 +531,7 @@ impl Obey for Reactor {
                     heir.take(&mut || self.release(key));
                 }
                 Some(_) => {}
-                None => slot.connection.drain_after_next(),
+                None => slot.connection.end_with_next(),
             }
         }
     }

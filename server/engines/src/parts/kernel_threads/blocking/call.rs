@@ -88,12 +88,12 @@ impl Drive<'_, '_> {
                 false => self.wait(id, &mut driven, &mut ready),
             }
         }
-        self.drain_if_ordered();
+        self.end_if_ordered();
         Begun::Done
     }
 
     fn go_on(&mut self, id: JobId, driven: &mut DrivenCall) -> Progress {
-        self.drain_if_ordered();
+        self.end_if_ordered();
         let (registry, worker) = (self.registry, self.lease.worker());
         let (now, connection) = (worker.now(), &mut self.served.connection);
         let mut client = SessionClient { connection, worker, id, watch: Unwatched };

@@ -1,0 +1,319 @@
+//! Changes of the architecture with a client in each situation: whatever it is in the middle of, it
+//! is answered, and closed only after an answer that says so.
+
+use std::io::{BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, LazyLock, Mutex};
+use std::thread;
+
+use server::Server;
+use server::config::Config;
+use testkit::{Temporary, circuit, comes_true};
+
+use crate::harness::{Running, config, connect, for_each_engine, site, take_head};
+use crate::upgrades::{AGREED, application, echo, pass, switched};
+use crate::{body, response, under_test};
+
+const PAGE: &[u8] = b"<h1>Rope</h1>";
+
+/// A file that no socket takes at once.
+static LARGE: LazyLock<Vec<u8>> =
+    LazyLock::new(|| (0..8 << 20).map(|at: u32| (at % 251) as u8).collect());
+
+/// The first part of a request that is sent in two.
+const BEGIN: &str = "GET / HTTP/1.1\r\nHo";
+
+/// The number of steps that an application takes to answer some requests: more than one change.
+const STEPS_HELD: usize = 3;
+
+/// What a client is in the middle of when the server changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Situation {
+    /// It has sent nothing since it connected.
+    Silent,
+    /// It has been answered.
+    Resting,
+    /// Its request has just been sent.
+    Asking,
+    HalfAHead,
+    /// It never sends the rest of its head.
+    Late,
+    HalfAnUpload,
+    /// It has sent several requests, and has received nothing yet.
+    Pipelined,
+    SlowReader,
+    /// It has sent all that it will.
+    HalfClosed,
+    /// It has received what its application sends before the change.
+    HalfAReply,
+    /// Its application answers some changes later.
+    Unanswered,
+    /// It speaks another protocol.
+    Switched,
+}
+
+const ALL: [Situation; 12] = [
+    Situation::Silent,
+    Situation::Resting,
+    Situation::Asking,
+    Situation::HalfAHead,
+    Situation::Late,
+    Situation::HalfAnUpload,
+    Situation::Pipelined,
+    Situation::SlowReader,
+    Situation::HalfClosed,
+    Situation::HalfAReply,
+    Situation::Unanswered,
+    Situation::Switched,
+];
+
+/// A client, and what it has been told of the response that it is receiving.
+struct Client {
+    situation: Situation,
+    reader: BufReader<TcpStream>,
+    head: String,
+}
+
+impl Client {
+    /// A client that comes into its situation before step `step` is over.
+    fn place(situation: Situation, server: &Server, step: usize) -> Self {
+        let stream = match situation {
+            Situation::Switched => switched(server),
+            _ => connect(server),
+        };
+        let mut client = Self { situation, reader: BufReader::new(stream), head: String::new() };
+        match situation {
+            Situation::Silent | Situation::Switched => {}
+            Situation::Resting => {
+                client.ask("/");
+                assert!(!client.expect(PAGE));
+            }
+            Situation::Asking => client.ask("/"),
+            Situation::HalfAHead | Situation::Late => client.send(BEGIN),
+            Situation::HalfAnUpload => {
+                client
+                    .send("POST /app/echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n01234");
+            }
+            Situation::Pipelined => {
+                ["/large", "/app/now", "/"].iter().for_each(|path| client.ask(path));
+            }
+            Situation::SlowReader => client.ask("/large"),
+            Situation::HalfClosed => {
+                client.ask("/large");
+                client.reader.get_ref().shutdown(Shutdown::Write).unwrap();
+            }
+            Situation::HalfAReply => {
+                client.ask(&format!("/app/half/{}", step + 1));
+                client.head = String::from_utf8(take_head(client.reader.get_mut())).unwrap();
+            }
+            Situation::Unanswered => client.ask(&format!("/app/held/{}", step + STEPS_HELD)),
+        }
+        client
+    }
+
+    /// Goes on after a change, to the end.
+    fn finish(mut self) {
+        println!("{:?}", self.situation);
+        match self.situation {
+            Situation::Silent | Situation::Resting => self.ask("/"),
+            Situation::HalfAHead => self.send(&get("/")[BEGIN.len()..]),
+            Situation::HalfAnUpload => self.send("56789"),
+            Situation::Switched => {
+                return pass(self.reader.get_mut(), b"another protocol after the change");
+            }
+            Situation::HalfAReply => {
+                assert_eq!(body(&self.head, &mut self.reader), b"first, last");
+                return self.goes_on();
+            }
+            _ => {}
+        }
+        let expected: &[&[u8]] = match self.situation {
+            Situation::HalfAnUpload => &[b"0123456789"],
+            Situation::Pipelined => &[&LARGE, b"now", PAGE],
+            Situation::SlowReader | Situation::HalfClosed => &[&LARGE],
+            Situation::Unanswered => &[b"held"],
+            _ => &[PAGE],
+        };
+        let is_last = expected.iter().any(|body| self.expect(body));
+        match is_last || self.situation == Situation::HalfClosed {
+            true => self.ends(),
+            false => self.goes_on(),
+        }
+    }
+
+    fn send(&mut self, text: &str) {
+        self.reader.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    fn ask(&mut self, path: &str) {
+        self.send(&get(path));
+    }
+
+    /// Takes a response with this body. Returns whether it is the last.
+    fn expect(&mut self, body: &[u8]) -> bool {
+        let (head, received) = response(&mut self.reader);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{:?}: {head}", self.situation);
+        assert!(received == body, "{:?}: {} bytes", self.situation, received.len());
+        head.contains("\r\nConnection: close\r\n")
+    }
+
+    /// Nobody has said that the connection ends: it is answered once more.
+    fn goes_on(mut self) {
+        self.ask("/");
+        self.expect(PAGE);
+    }
+
+    fn ends(mut self) {
+        let mut more = Vec::new();
+        self.reader.read_to_end(&mut more).unwrap();
+        assert_eq!(more, b"", "{:?}", self.situation);
+    }
+
+    /// The rest of the head does not come, on whatever engine that is found out.
+    fn wait_until_given_up(mut self) {
+        let (head, _) = response(&mut self.reader);
+        assert!(head.starts_with("HTTP/1.1 408 "), "{head}");
+        self.ends();
+    }
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")
+}
+
+/// The step that is reached: applications hold back what is for a later one.
+#[derive(Default)]
+struct Steps {
+    reached: Mutex<usize>,
+    changed: Condvar,
+    /// The number of requests that have been held back.
+    waits: AtomicUsize,
+}
+
+impl Steps {
+    fn reach(&self, step: usize) {
+        *self.reached.lock().unwrap() = step;
+        self.changed.notify_all();
+    }
+
+    fn wait_for(&self, step: usize) {
+        let reached = self.reached.lock().unwrap();
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        drop(self.changed.wait_while(reached, |reached| *reached < step).unwrap());
+    }
+}
+
+/// An application for all situations.
+fn held_back(steps: &Arc<Steps>) -> SocketAddr {
+    let steps = Arc::clone(steps);
+    application(move |head, mut stream| {
+        let send = |mut stream: &TcpStream, text: &str| stream.write_all(text.as_bytes()).unwrap();
+        let path = head.split(' ').nth(1).unwrap();
+        let (what, step) = path.rsplit_once('/').unwrap();
+        let wait = || steps.wait_for(step.parse().unwrap());
+        match (what, step) {
+            ("/app/half", _) => {
+                send(stream, "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst,");
+                wait();
+                send(stream, " last");
+            }
+            ("/app/held", _) => {
+                wait();
+                send(stream, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nheld");
+            }
+            (_, "now") => send(stream, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnow"),
+            (_, "echo") => {
+                let mut body = [0; 10];
+                stream.read_exact(&mut body).unwrap();
+                send(stream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
+                stream.write_all(&body).unwrap();
+            }
+            _ => {
+                stream.write_all(AGREED).unwrap();
+                echo(stream);
+            }
+        }
+    })
+}
+
+fn config_of(directory: &Temporary, application: SocketAddr, engine: &str) -> Config {
+    let route =
+        format!("host.route=[{{ path = \"/app/**\", proxy = [\"http://{application}\"] }}]");
+    let engine = format!("engine.name={engine}");
+    // What cannot be moved may take its time.
+    let timeouts = ["timeouts.drain_ms=600000", "timeouts.head_ms=5000"];
+    config(directory, &[&engine, &route, timeouts[0], timeouts[1]])
+}
+
+#[test]
+fn a_client_is_answered_whatever_it_is_in_the_middle_of() {
+    let directory = site();
+    directory.file("site/large", &*LARGE);
+    let steps = Arc::new(Steps::default());
+    let application = held_back(&steps);
+    let engines = under_test::engines();
+    let configs = engines.iter().map(|spec| config_of(&directory, application, spec.name));
+    let configs: Vec<Config> = configs.collect();
+    let Some(first) = configs.first() else { return };
+    let mut server = Running::start(first);
+    let (mut late, mut unanswered) = (Vec::new(), Vec::new());
+    let mut former = 0;
+    for (step, index) in circuit(configs.len()).into_iter().skip(1).chain([0]).enumerate() {
+        println!("from {} to {}", engines[former].name, engines[index].name);
+        former = index;
+        let mut clients: Vec<Client> =
+            ALL.iter().map(|situation| Client::place(*situation, &server, step)).collect();
+        let address = server.addresses()[0];
+        thread::scope(|scope| {
+            let arriving = scope.spawn(move || arrive(address));
+            server.change(&configs[index]).unwrap();
+            arriving.join().unwrap();
+        });
+        steps.reach(step + 1);
+        late.extend(clients.extract_if(.., |client| client.situation == Situation::Late));
+        unanswered
+            .extend(clients.extract_if(.., |client| client.situation == Situation::Unanswered));
+        clients.into_iter().for_each(Client::finish);
+        if step + 1 >= STEPS_HELD {
+            unanswered.remove(0).finish();
+        }
+    }
+    steps.reach(usize::MAX);
+    unanswered.into_iter().for_each(Client::finish);
+    late.into_iter().for_each(Client::wait_until_given_up);
+}
+
+/// It was to go to the engine that came next, which has left as well by now.
+#[test]
+fn a_client_that_can_go_nowhere_any_more_is_told() {
+    let directory = site();
+    for_each_engine(|spec| {
+        let steps = Arc::new(Steps::default());
+        let application = held_back(&steps);
+        let config = |engine| config_of(&directory, application, engine);
+        let mut server = Running::start(&config(spec.name));
+        let mut client = Client::place(Situation::Unanswered, &server, 0);
+        assert!(comes_true(|| steps.waits.load(Ordering::Relaxed) == 1));
+        for engine in ["event-loop", "threads-direct"] {
+            server.change(&config(engine)).unwrap();
+        }
+        steps.reach(STEPS_HELD);
+        // A process that waits for an application learns of the order after the answer.
+        let is_told = client.expect(b"held") || {
+            client.ask("/");
+            client.expect(PAGE)
+        };
+        assert!(is_told, "{}: nobody says which answer is the last", spec.name);
+        client.ends();
+    });
+}
+
+/// Connects again and again, as others do while the server changes.
+fn arrive(address: SocketAddr) {
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(get("/").as_bytes()).unwrap();
+        assert_eq!(response(&mut BufReader::new(stream)).1, PAGE);
+    }
+}
