@@ -106,7 +106,7 @@ impl Budget {
     const LEFT_OUT: usize = 1;
     const WRITTEN_BITS: u32 = 8;
 
-    /// Creates a budget for a server that is one process, in cells of its own.
+    /// Creates a budget in cells of its own, for a server that is one process.
     pub(crate) fn new() -> io::Result<Self> {
         let file = os::shared_memory::create_cells(Self::CELLS)?;
         os::shared_memory::map_cells(file.as_fd()).map(|cells| Self::in_cells(cells.leak()))

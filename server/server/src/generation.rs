@@ -41,13 +41,16 @@ pub(crate) struct Lasting {
     pub(crate) former: Vec<Services>,
     /// The number of connections that are open in the server's own process.
     open: Arc<AtomicUsize>,
+    /// The budget of the error log, for workers in threads.
+    pub(crate) errors: Budget,
+    /// The memory of worker processes that have ended, for others.
+    ledgers: Vec<(OwnedFd, Ledger)>,
 }
 
 /// Workers that were started together.
 pub(crate) struct Generation {
     workers: Workers,
     served: Arc<Served>,
-    errors: Budget,
     pub(crate) addresses: Vec<SocketAddr>,
     /// What interrupts are to be steered to, if they are.
     pub(crate) places: Vec<Place>,
@@ -77,8 +80,8 @@ struct Served {
 enum Workers {
     /// Threads of this process.
     Threads(Local),
-    /// Worker processes, and the ledger that they count in.
-    Processes(Box<Supervisor>, Ledger),
+    /// Worker processes, and the ledger that they count in, with its file.
+    Processes(Box<Supervisor>, Ledger, OwnedFd),
 }
 
 /// What is left of workers that have ended.
@@ -87,13 +90,17 @@ pub(crate) struct Ended {
     pub(crate) log_lines_dropped: u64,
     /// The failure that ended a worker, or that workers wait and do not end.
     pub(crate) outcome: Result<(), String>,
+    /// The ledger of worker processes, with its file.
+    ledger: Option<(OwnedFd, Ledger)>,
 }
 
 impl Lasting {
     pub(crate) fn new() -> Result<Self, StartError> {
         let listeners = Listeners::inherit()?;
-        let (services, former) = (Services::default(), Vec::new());
-        Ok(Self { listeners, services, former, open: Arc::default() })
+        let errors = Budget::new().map_err(StartError::system("begin the error log"))?;
+        let (services, open) = (Services::default(), Arc::default());
+        let (former, ledgers) = (Vec::new(), Vec::new());
+        Ok(Self { listeners, services, former, open, errors, ledgers })
     }
 }
 
@@ -134,6 +141,11 @@ impl Generation {
 }
 
 impl Lasting {
+    /// Keeps what ended workers leave to others, whose counts were taken.
+    pub(crate) fn keep(&mut self, ended: Ended) {
+        self.ledgers.extend(ended.ledger);
+    }
+
     /// Has workers that have started get their clients, and these services.
     fn settle(&mut self, settings: &Settings, renewal: Renewal) {
         match self.listeners.settle(settings.socket.listeners) {
@@ -180,15 +192,16 @@ impl Start<'_> {
             true => places_of(settings, ready, &addresses),
             false => Vec::new(),
         };
-        let given = ToWorkers { log: renewal.log(&lasting.services), spawner, open: &lasting.open };
-        let (workers, served, errors) = match ready.layout.processes {
+        let Lasting { services, open, errors, ledgers, .. } = lasting;
+        let log = renewal.log(services);
+        let given = ToWorkers { log, spawner, open, errors: *errors, ledgers };
+        let (workers, served) = match ready.layout.processes {
             None => self.threads(ready, dealt, given)?,
             Some(_) => self.processes(ready, &dealt, given)?,
         };
         Ok(Generation {
             workers,
             served,
-            errors,
             addresses,
             places,
             engine_name: ready.engine.spec.name,
@@ -246,7 +259,7 @@ impl Generation {
     pub(crate) fn counters(&self) -> Vec<Arc<Counters>> {
         match &self.workers {
             Workers::Threads(local) => local.counters.all(),
-            Workers::Processes(_, ledger) => ledger.counters(),
+            Workers::Processes(_, ledger, _) => ledger.counters(),
         }
     }
 
@@ -254,7 +267,7 @@ impl Generation {
     pub(crate) fn pids(&self) -> Vec<u32> {
         match &self.workers {
             Workers::Threads(_) => Vec::new(),
-            Workers::Processes(supervisor, _) => supervisor.pids(),
+            Workers::Processes(supervisor, ..) => supervisor.pids(),
         }
     }
 
@@ -262,7 +275,7 @@ impl Generation {
     pub(crate) fn failure(&self) -> Option<&str> {
         match &self.workers {
             Workers::Threads(local) => local.engine.failure(),
-            Workers::Processes(supervisor, _) => supervisor.failure(),
+            Workers::Processes(supervisor, ..) => supervisor.failure(),
         }
     }
 
@@ -291,7 +304,7 @@ impl Generation {
     fn engine(&mut self) -> &mut dyn Engine {
         match &mut self.workers {
             Workers::Threads(local) => &mut *local.engine,
-            Workers::Processes(supervisor, _) => &mut **supervisor,
+            Workers::Processes(supervisor, ..) => &mut **supervisor,
         }
     }
 
@@ -299,28 +312,46 @@ impl Generation {
     /// they are.
     pub(crate) fn end(mut self) -> Ended {
         let have_ended = ends_soon(self.engine());
-        let (outcome, counters, log_lines_dropped) = match self.workers {
-            Workers::Threads(local) => (join(local.engine, have_ended), local.counters.all(), 0),
-            Workers::Processes(supervisor, ledger) => {
-                (join(supervisor, have_ended), ledger.counters(), ledger.lines_dropped())
+        match self.workers {
+            Workers::Threads(local) => Ended {
+                outcome: join(local.engine, have_ended),
+                counters: local.counters.all(),
+                log_lines_dropped: 0,
+                ledger: None,
+            },
+            Workers::Processes(supervisor, ledger, file) => {
+                let outcome = join(supervisor, have_ended);
+                report_left_out(ledger.error_budget());
+                Ended {
+                    outcome,
+                    counters: ledger.counters(),
+                    log_lines_dropped: ledger.lines_dropped(),
+                    ledger: have_ended.then_some((file, ledger)),
+                }
             }
-        };
-        match self.errors.take_left_out() {
-            0 => {}
-            count => report(&format!("{count} lines of the error log were left out at the end")),
         }
-        Ended { counters, log_lines_dropped, outcome }
+    }
+}
+
+/// Says how many lines of the error log were left out after its last one.
+pub(crate) fn report_left_out(errors: Budget) {
+    match errors.take_left_out() {
+        0 => {}
+        count => report(&format!("{count} lines of the error log were left out at the end")),
     }
 }
 
 /// What has been started of a generation.
-type Started = (Workers, Arc<Served>, Budget);
+type Started = (Workers, Arc<Served>);
 
 /// What lasts, as workers are given it.
 struct ToWorkers<'l> {
     log: Option<&'l Log>,
     spawner: Option<OwnedFd>,
     open: &'l Arc<AtomicUsize>,
+    errors: Budget,
+    /// The memory of worker processes that have ended.
+    ledgers: &'l mut Vec<(OwnedFd, Ledger)>,
 }
 
 impl Start<'_> {
@@ -334,7 +365,7 @@ impl Start<'_> {
     ) -> Result<Started, StartError> {
         let share = ready.layout.shares.first();
         let share = share.expect("there is a partition, and this process is to serve it").clone();
-        let errors = Budget::new().map_err(StartError::system("begin the error log"))?;
+        let ToWorkers { log, spawner, open, errors, .. } = given;
         let mut caches = Vec::new();
         let is_same = |served: &Served| {
             served.hosts == ready.hosts && served.cache == self.config.settings.cache
@@ -348,12 +379,11 @@ impl Start<'_> {
             }
             _ => look_out(self.config, ready, errors)?,
         };
-        let ToWorkers { log, spawner, open } = given;
         let (access_log, open) = (log.map(Log::ends), Arc::clone(open));
         let given = Given { access_log, errors, spawner, open, caches };
         let counters = CounterBook::default();
         let local = Local::start(self.config, ready, &share, dealt.sets, given, counters)?;
-        Ok((Workers::Threads(local), served, errors))
+        Ok((Workers::Threads(local), served))
     }
 
     fn processes(
@@ -363,24 +393,57 @@ impl Start<'_> {
         given: ToWorkers<'_>,
     ) -> Result<Started, StartError> {
         let failed = StartError::system("make what worker processes share");
-        let layout = &ready.layout;
-        let finding_cells = applications::finding_cells(&ready.site);
-        let (file, ledger) = Ledger::create(layout.shares.len(), finding_cells).map_err(&failed)?;
+        let (places, findings) =
+            (ready.layout.shares.len(), applications::finding_cells(&ready.site));
+        let (file, ledger) = ledger(given.ledgers, places, findings).map_err(&failed)?;
         applications::share_findings(&ready.site, ledger.findings());
-        let errors = ledger.error_budget();
-        let served = look_out(self.config, ready, errors)?;
-        let configuration = os::shared_memory::create_text(&self.config.show());
-        let worker_command = WorkerCommand {
+        let queue = given.log.map(Log::queue);
+        let start = || {
+            let served = look_out(self.config, ready, ledger.error_budget())?;
+            let command = self.worker_command(&file, given.spawner).map_err(&failed)?;
+            let listeners = of_shares(&ready.layout, dealt).map_err(&failed)?;
+            Ok((Supervisor::start(command, ledger, queue, listeners)?, served))
+        };
+        match start() {
+            Ok((supervisor, served)) => {
+                Ok((Workers::Processes(Box::new(supervisor), ledger, file), served))
+            }
+            Err(why) => {
+                given.ledgers.push((file, ledger));
+                Err(why)
+            }
+        }
+    }
+
+    fn worker_command(
+        &self,
+        ledger: &OwnedFd,
+        spawner: Option<OwnedFd>,
+    ) -> io::Result<WorkerCommand> {
+        Ok(WorkerCommand {
             program: self.config.worker_program.clone(),
             machine: self.machine.to_string(),
-            configuration: configuration.map_err(&failed)?,
-            ledger: file,
-            spawner: given.spawner,
-        };
-        let listeners = of_shares(layout, dealt).map_err(&failed)?;
-        let queue = given.log.map(Log::queue);
-        let supervisor = Supervisor::start(worker_command, ledger, queue, listeners)?;
-        Ok((Workers::Processes(Box::new(supervisor), ledger), served, errors))
+            configuration: os::shared_memory::create_text(&self.config.show())?,
+            ledger: ledger.try_clone()?,
+            spawner,
+        })
+    }
+}
+
+/// A ledger that is used again if there is one: memory that anybody may still look at stays mapped.
+fn ledger(
+    ended: &mut Vec<(OwnedFd, Ledger)>,
+    places: usize,
+    finding_cells: usize,
+) -> io::Result<(OwnedFd, Ledger)> {
+    let is_alike = |(_, ledger): &(OwnedFd, Ledger)| ledger.is_alike(places, finding_cells);
+    match ended.iter().position(is_alike) {
+        Some(index) => {
+            let (file, ledger) = ended.swap_remove(index);
+            ledger.clear();
+            Ok((file, ledger))
+        }
+        None => Ledger::create(places, finding_cells),
     }
 }
 

@@ -389,7 +389,7 @@ fn listings(max: usize, layout: &Layout) -> Result<Arc<Listings>, String> {
     let cells = os::shared_memory::create_cells(max);
     let cells = cells.and_then(|file| os::shared_memory::map_cells(file.as_fd()));
     let cells = cells.map_err(|why| format!("cannot make what processes share: {why}"))?;
-    Ok(Listings::shared(cells.leak()))
+    Ok(Listings::shared(cells))
 }
 
 fn limits(limits: &LimitSettings, timeouts: &TimeoutSettings) -> Limits {

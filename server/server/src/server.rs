@@ -11,7 +11,7 @@ use session::{Counter, Counters};
 use crate::access_log::{Log, Reopener};
 use crate::applications;
 use crate::config::Config;
-use crate::generation::{Ended, Generation, Lasting};
+use crate::generation::{Ended, Generation, Lasting, report_left_out};
 use crate::interrupt_affinity::InterruptAffinity;
 use crate::report;
 use crate::spawner::Spawner;
@@ -90,9 +90,12 @@ impl Server {
             match former.has_ended() {
                 false => self.leaving.push(former),
                 true => {
-                    if let Err(why) = self.past.remember(former.end()) {
-                        report(&why);
+                    let ended = former.end();
+                    self.past.remember(&ended);
+                    if let Err(why) = &ended.outcome {
+                        report(why);
                     }
+                    self.lasting.keep(ended);
                 }
             }
         }
@@ -249,6 +252,7 @@ impl Server {
             log_lines_dropped += ended.log_lines_dropped;
             outcome = outcome.and(ended.outcome);
         }
+        report_left_out(lasting.errors);
         for services in lasting.former.into_iter().chain([lasting.services]) {
             log_lines_dropped += services.end(deadline);
         }
@@ -275,11 +279,10 @@ impl Server {
 }
 
 impl Past {
-    /// Adds what workers have counted that have ended. Returns how they ended.
-    fn remember(&mut self, ended: Ended) -> Result<(), String> {
+    /// Adds what workers have counted that have ended.
+    fn remember(&mut self, ended: &Ended) {
         let sum = self.counters.get_or_insert_default();
         ended.counters.iter().for_each(|counters| sum.absorb(counters));
         self.log_lines_dropped += ended.log_lines_dropped;
-        ended.outcome
     }
 }

@@ -1,6 +1,8 @@
 //! The number of directory listings at a time. Each holds an open directory and all its names until
 //! the client has taken all but the last two pieces, and no budget of the cache counts them.
 
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -18,8 +20,11 @@ enum Places {
     Counted { taken: AtomicUsize, max: usize },
     /// Each cell has the number of the worker that has taken the place, or 0: places of a process
     /// that was killed can be taken back.
-    Held(&'static [AtomicU64]),
+    Held(Cells),
 }
+
+/// The memory of cells.
+struct Cells(Box<dyn Deref<Target = [AtomicU64]> + Send + Sync>);
 
 /// A place among the current listings; dropping it gives it back.
 #[derive(Debug)]
@@ -38,8 +43,8 @@ impl Listings {
     /// Creates places for at most as many listings at a time as there are cells, which are 0 and
     /// may be in memory that processes share: for workers whose process is forked.
     #[must_use]
-    pub fn shared(cells: &'static [AtomicU64]) -> Arc<Self> {
-        Self::with_places(Places::Held(cells))
+    pub fn shared(cells: impl Deref<Target = [AtomicU64]> + Send + Sync + 'static) -> Arc<Self> {
+        Self::with_places(Places::Held(Cells(Box::new(cells))))
     }
 
     fn with_places(places: Places) -> Arc<Self> {
@@ -65,7 +70,7 @@ impl Listings {
                 let begun = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
                 begun.ok()?
             }
-            Places::Held(cells) => cells.iter().position(|cell| {
+            Places::Held(cells) => cells.0.iter().position(|cell| {
                 let taken = cell.compare_exchange(0, worker, Ordering::Relaxed, Ordering::Relaxed);
                 taken.is_ok()
             })?,
@@ -77,10 +82,16 @@ impl Listings {
     /// effect only where cells hold the places.
     pub(crate) fn forget(&self, worker: u64) {
         let Places::Held(cells) = &self.places else { return };
-        for cell in *cells {
+        for cell in cells.0.iter() {
             // The exchange fails if another worker has the place, or the place is free.
             let _ = cell.compare_exchange(worker, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
+    }
+}
+
+impl fmt::Debug for Cells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -88,7 +99,7 @@ impl Drop for ListingPermit {
     fn drop(&mut self) {
         match &self.listings.places {
             Places::Counted { taken, .. } => drop(taken.fetch_sub(1, Ordering::Relaxed)),
-            Places::Held(cells) => cells[self.place].store(0, Ordering::Relaxed),
+            Places::Held(cells) => cells.0[self.place].store(0, Ordering::Relaxed),
         }
     }
 }
@@ -125,7 +136,7 @@ mod tests {
         assert!(listings.begin(first).is_some());
     }
 
-    fn cells(count: usize) -> &'static [AtomicU64] {
-        Vec::leak((0..count).map(|_| AtomicU64::new(0)).collect())
+    fn cells(count: usize) -> Vec<AtomicU64> {
+        (0..count).map(|_| AtomicU64::new(0)).collect()
     }
 }

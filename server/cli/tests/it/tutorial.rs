@@ -39,7 +39,32 @@ fn a_request_is_seen_at_work_as_the_page_of_internals_says() {
         return;
     }
     let page = "docs/internals/README.md";
-    let printed = follow_beside("examples", page, Path::new(ROPEWALK));
+    let printed = with_whole_calls(&follow_beside("examples", page, Path::new(ROPEWALK)));
     assert_eq!(unlike(page, &printed, &["ropewalk: serving "]), [""; 0], "{printed}");
     assert_eq!(printed.matches("\"GET /index.html ").count(), 2, "{printed}");
+}
+
+/// Joins each call that strace shows in two lines, because another was made meanwhile (strace(1)).
+fn with_whole_calls(printed: &str) -> String {
+    const UNFINISHED: &str = " <unfinished ...>";
+    let mut lines: Vec<String> = Vec::new();
+    for line in printed.lines() {
+        let parts = line.split_once("<... ");
+        let resumed = parts.and_then(|(who, rest)| Some((who, rest.split_once(" resumed>")?.1)));
+        let is_its =
+            |begun: &&mut String, who| begun.starts_with(who) && begun.ends_with(UNFINISHED);
+        match resumed.and_then(|(who, rest)| {
+            Some((lines.iter_mut().rev().find(|begun| is_its(begun, who))?, rest))
+        }) {
+            Some((begun, rest)) => begun.replace_range(begun.len() - UNFINISHED.len().., rest),
+            None => lines.push(line.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn calls_that_others_interrupt_are_joined() {
+    let shown = "7 openat2(9, \"a\" <unfinished ...>\n8 wait(1) = 0\n7 <... openat2 resumed>) = 17";
+    assert_eq!(with_whole_calls(shown), "7 openat2(9, \"a\") = 17\n8 wait(1) = 0");
 }

@@ -66,6 +66,23 @@ impl Ledger {
         }
     }
 
+    /// Makes everything 0 again, for other processes; those that have counted here have ended.
+    pub(crate) fn clear(self) {
+        let places = self.cells.len() - self.places().count() * PLACE_CELLS;
+        let used = self.places().flat_map(|place| {
+            let used = place.0[USED].load(Ordering::Relaxed) as usize;
+            &place.0[..OWN_CELLS + used * Counters::CELLS]
+        });
+        // The others were never written, and take no memory.
+        let cells = self.cells[..places].iter().chain(used);
+        cells.for_each(|cell| cell.store(0, Ordering::Relaxed));
+    }
+
+    /// Whether it has room for the same as another.
+    pub(crate) fn is_alike(self, places: usize, finding_cells: usize) -> bool {
+        (self.places().count(), self.finding_cells) == (places, finding_cells)
+    }
+
     /// The cells of one place; none if there is no such place.
     pub(crate) fn place(self, index: usize) -> Option<PlaceLedger> {
         self.places().nth(index)
@@ -185,6 +202,19 @@ mod tests {
         assert_eq!(ledger.findings().len(), 3);
         there.findings()[2].store(1, Ordering::Relaxed);
         assert_eq!(ledger.findings()[2].load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_ledger_that_is_cleared_is_as_new() {
+        let (_file, ledger) = Ledger::create(2, 3).unwrap();
+        assert!(ledger.is_alike(2, 3) && !ledger.is_alike(1, 3) && !ledger.is_alike(2, 0));
+        ledger.findings()[2].store(1, Ordering::Relaxed);
+        let place = ledger.place(1).unwrap();
+        let counters = [place.open(), place.open()];
+        counters.iter().for_each(|counters| counters.requests.add(5));
+        place.lines_dropped().add_together(8);
+        ledger.clear();
+        assert!(ledger.cells.iter().all(|cell| cell.load(Ordering::Relaxed) == 0));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! two thousand clients check every byte. Nobody is closed, reset or cut short because of a change,
 //! and nothing of the former engines is left.
 
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use server::Server;
 use server::config::Config;
@@ -59,6 +59,64 @@ fn change_in_a_storm(kinds: &[(&str, &[&str])]) {
     });
     println!("{tally:?}");
     assert_eq!(os::limits::open_descriptors(), before, "descriptors");
+}
+
+/// What this process has of the system, in numbers.
+#[derive(Debug)]
+struct Holdings {
+    descriptors: usize,
+    threads: usize,
+    mappings: usize,
+    resident_kib: usize,
+}
+
+impl Holdings {
+    fn count() -> Self {
+        let read = |file| fs::read_to_string(file).unwrap();
+        let status = read("/proc/self/status");
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        Self {
+            descriptors: os::limits::open_descriptors(),
+            threads: testkit::thread_folders(std::process::id()).len(),
+            mappings: read("/proc/self/maps").lines().count(),
+            resident_kib: resident.trim().trim_end_matches(" kB").parse().unwrap(),
+        }
+    }
+
+    /// Whether it is no more than `before`, but for what is kept to be used again: stacks, freed
+    /// memory, and the memory that ended processes have shared, of as many as there were at a time.
+    fn is_no_more_than(&self, before: &Self) -> bool {
+        self.descriptors <= before.descriptors + 16
+            && self.threads <= before.threads
+            && self.mappings <= before.mappings + 100
+            && self.resident_kib <= before.resident_kib + 8192
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_thousand_changes() {
+    let _alone = crate::alone();
+    let (directory, _) = files();
+    let engines = crate::under_test::engines();
+    let configs = engines.iter().map(|spec| config_of(&directory, &(spec.name, &[])));
+    let configs: Vec<Config> = configs.collect();
+    let Some(first) = configs.first() else { return };
+    let mut server = Server::start(first).unwrap();
+    let mut round = || {
+        circuit(configs.len()).into_iter().for_each(|it| server.change(&configs[it]).unwrap());
+        server.change(first).unwrap();
+        // The last of the former workers end.
+        for _ in 0..20 {
+            thread::sleep(PAUSE);
+            server.do_housekeeping();
+        }
+        Holdings::count()
+    };
+    let after_one = round();
+    let after_all = (0..5).map(|_| round()).last().expect("there were some");
+    println!("{after_all:?}, {after_one:?} before");
+    assert!(after_all.is_no_more_than(&after_one));
+    server.stop_gracefully(Duration::from_secs(1)).unwrap();
 }
 
 fn config_of(directory: &Temporary, (name, knobs): &(&str, &[&str])) -> Config {
