@@ -231,6 +231,10 @@ pub trait Engine: Send {
     /// It may be called again, when the heir leaves as well.
     fn leave(&mut self, heir: Option<Arc<dyn Heir>>);
 
+    /// Whether the last order to leave is carried out as far as it can be at once: no worker
+    /// accepts any more.
+    fn has_left(&self) -> bool;
+
     /// Has workers that sleep release what has left the cache meanwhile. A worker that is busy does
     /// so by itself.
     fn do_housekeeping(&self);

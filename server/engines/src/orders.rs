@@ -44,6 +44,9 @@ impl Order {
     }
 }
 
+/// In the cell, above the bits of the orders, is the number of those who have left.
+const ONE_LEFT: u64 = 1 << 32;
+
 /// The orders that were issued: in a cell of their own, or in one that processes share. Any thread
 /// may issue orders; each loop polls them.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +62,17 @@ impl<Cell: Borrow<AtomicU64>> Orders<Cell> {
     #[inline]
     pub fn is_issued(&self, order: Order) -> bool {
         self.0.borrow().load(Ordering::SeqCst) & order.bit() != 0
+    }
+
+    /// Notes that one of those who carry out the order to leave has done so as far as it can be
+    /// done at once: it accepts no more.
+    pub(crate) fn note_left(&self) {
+        self.0.borrow().fetch_add(ONE_LEFT, Ordering::SeqCst);
+    }
+
+    /// The number of those who accept no more since the order to leave.
+    pub(crate) fn left(&self) -> usize {
+        (self.0.borrow().load(Ordering::SeqCst) / ONE_LEFT) as usize
     }
 
     /// Whether any order was issued.

@@ -231,6 +231,11 @@ impl Generation {
         self.engine().leave(heir);
     }
 
+    /// Whether the workers, which leave, accept no more.
+    pub(crate) fn has_left(&mut self) -> bool {
+        self.engine().has_left()
+    }
+
     /// Issues an order to all workers.
     pub(crate) fn issue(&mut self, order: Order) {
         self.is_cut_off |= order == Order::Abort;

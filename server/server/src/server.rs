@@ -18,6 +18,9 @@ use crate::spawner::Spawner;
 use crate::start_error::StartError;
 use crate::stop_deadline::StopDeadline;
 
+/// How long former workers are waited for until they accept no more.
+const LEAVE_US_MAX: u64 = 1_000_000;
+
 /// A server that runs until it is stopped.
 pub struct Server {
     lasting: Lasting,
@@ -66,8 +69,9 @@ impl Server {
     }
 
     /// Changes to another configuration while it serves. New workers start, and accept beside the
-    /// former ones, which then leave: they give their connections to the new ones. What cannot be
-    /// moved is finished by those that have it, within `timeouts.drain_ms`.
+    /// former ones, which then leave: when this returns they accept no more, and give their
+    /// connections to the new ones. What cannot be moved is finished by those that have it, within
+    /// `timeouts.drain_ms`.
     ///
     /// # Errors
     /// What could not be opened or started. Nothing has changed then.
@@ -76,11 +80,25 @@ impl Server {
         self.leaving.push(std::mem::replace(&mut self.current, new));
         let heir = self.current.heir();
         self.leaving.iter_mut().for_each(|former| former.leave(heir.clone()));
+        self.wait_until_left();
         // First the former settings are put back, and then others are written.
         self.interrupts = InterruptAffinity::default();
         self.interrupts = InterruptAffinity::set(&self.current.places);
         self.take_leave();
         Ok(())
+    }
+
+    /// Waits until only the new workers accept, so that who connects from now on is served by them.
+    /// Workers that a file system holds up are not waited for.
+    fn wait_until_left(&mut self) {
+        const TURN: Duration = Duration::from_millis(1);
+        let until_us = os::clock::now() + LEAVE_US_MAX;
+        while !self.leaving.iter_mut().all(Generation::has_left) {
+            if os::clock::now() >= until_us {
+                return report("former workers still accept: probably a file system holds them up");
+            }
+            std::thread::sleep(TURN);
+        }
     }
 
     /// Takes leave of former workers that have ended, and of what only they have used.

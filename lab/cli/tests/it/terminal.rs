@@ -3,6 +3,7 @@
 use testkit::tools::SCRIPT;
 use testkit::{Temporary, Terminal, Written, has};
 
+use crate::compared;
 use crate::lab::{LIFTED, Lab, WINDOW, text};
 use crate::server_process::{ROPEWALK_LAB, ropewalk_server, served};
 
@@ -96,12 +97,18 @@ fn the_verdict_is_last_and_emphasised() {
     let short = ["--workload=1KB", WINDOW, "--lag-bound=60s", LIFTED];
     let places = ["--scratch", text(&scratch), "-o", text(&records)];
     let compare = [&servers[..], &short, &places].concat();
-    let shown = on_terminal(&compare, 200, &[]);
+    let compare = |environment: &[(&str, &str)]| {
+        compared(|| {
+            let shown = on_terminal(&compare, 200, environment);
+            (shown.all.clone(), shown)
+        })
+    };
+    let shown = compare(&[]);
     assert!(shown.all.contains("\n\x1b[1mVerdict: "), "{}", shown.all);
     let [.., blank, verdict, more] = &shown.screen[..] else { panic!("{}", shown.all) };
     assert!(blank.is_empty() && verdict.starts_with("Verdict: "), "{}", shown.all);
     assert!(more.starts_with("More: "), "{}", shown.all);
     std::fs::remove_dir_all(&records).unwrap();
-    let plain = on_terminal(&compare, 200, &[("NO_COLOR", "1")]);
+    let plain = compare(&[("NO_COLOR", "1")]);
     assert!(plain.all.contains("\nVerdict: ") && !plain.all.contains("\x1b[1m"), "{}", plain.all);
 }

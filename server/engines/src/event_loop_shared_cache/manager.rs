@@ -104,6 +104,10 @@ impl Engine for Manager {
         self.issue(Order::Leave);
     }
 
+    fn has_left(&self) -> bool {
+        self.inner.borrow_mut().slots.iter_mut().all(WorkerSlot::has_left)
+    }
+
     /// Does nothing: each process does its housekeeping by itself.
     fn do_housekeeping(&self) {}
 

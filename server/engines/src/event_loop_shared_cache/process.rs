@@ -18,6 +18,9 @@ use crate::parts::loops::reactor::Reactor;
 /// The byte that a process writes when it serves. Later bytes give the reason why it ends.
 pub(super) const READY: u8 = b'\n';
 
+/// The byte that it writes when it accepts no more, after the order to leave.
+pub(super) const LEFT: u8 = b'\t';
+
 /// The interval of checks whether the loop has failed, or sleeps on entries that it should release.
 const CHECK: Duration = Duration::from_secs(1);
 const CHECK_ENDING: Duration = Duration::from_millis(5);
@@ -32,6 +35,7 @@ pub(super) struct Process {
     open_files: Caretaker,
     evictions_reported: u64,
     is_ending: bool,
+    is_leaving: bool,
 }
 
 impl Process {
@@ -46,7 +50,8 @@ impl Process {
         let make = |start, context| Ok(Reactor::gated(start, context)?.into_loop());
         let loops = Loops::start("loop", start, make)?;
         let _ = orders.write(&[READY]); // if the manager has gone, that is noticed below
-        Ok(Self { loops, orders, cache, open_files, evictions_reported: 0, is_ending: false })
+        let (evictions_reported, is_ending, is_leaving) = (0, false, false);
+        Ok(Self { loops, orders, cache, open_files, evictions_reported, is_ending, is_leaving })
     }
 
     /// Waits for orders and carries them out until the loop has ended.
@@ -68,6 +73,10 @@ impl Process {
                 Err(why) if is_timeout(&why) => {}
                 Err(why) => return Err(why),
             }
+            if self.is_leaving && self.loops.has_left() {
+                self.is_leaving = false;
+                let _ = self.orders.write(&[LEFT]); // the manager waits for it, or has gone
+            }
             self.do_housekeeping();
         }
         Box::new(self.loops).join()
@@ -75,6 +84,7 @@ impl Process {
 
     fn pass_on(&mut self, order: Order) {
         self.loops.issue(order);
+        self.is_leaving |= order == Order::Leave;
         self.is_ending |= order != Order::StopAccepting;
     }
 

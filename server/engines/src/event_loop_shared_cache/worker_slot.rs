@@ -10,7 +10,7 @@ use file_cache::Budget;
 use os::fork::{Child, Ended, fork};
 use session::{Account, Worker};
 
-use super::process::{Process, READY};
+use super::process::{LEFT, Process, READY};
 use super::shared_memory::SharedMemory;
 use crate::engine::{MakeWorker, PartitionStart, SendfileMode, Start};
 use crate::jobs::Runner;
@@ -68,6 +68,8 @@ pub(super) struct WorkerSlot {
 struct Running {
     child: Child,
     orders: UnixStream,
+    /// What it has written since it serves.
+    written: Vec<u8>,
 }
 
 /// The end of a process.
@@ -117,6 +119,13 @@ impl WorkerSlot {
         Err(end.map_or_else(String::new, |end| end.reason))
     }
 
+    /// Whether the process accepts no more, after the order to leave, or has ended.
+    pub(super) fn has_left(&mut self) -> bool {
+        let Some(running) = &mut self.running else { return true };
+        let _ = running.orders.read_to_end(&mut running.written); // it fails where there is no more
+        running.written.first() == Some(&LEFT)
+    }
+
     /// The end of the process, if it has ended since the last call.
     pub(super) fn poll_end(&mut self) -> Option<End> {
         let ended = self.running.as_mut()?.child.try_wait().ok().flatten()?;
@@ -132,9 +141,10 @@ impl WorkerSlot {
     /// Cleans up after a dead process. `read` holds the bytes of its output that were read already.
     fn clean_up(&mut self, ended: Ended, read: &[u8]) -> Option<End> {
         let mut running = self.running.take()?;
-        let mut output = read.to_vec();
+        let mut output = [read, &running.written].concat();
         let _ = running.orders.read_to_end(&mut output); // after an error there is no more
         let output = output.strip_prefix(&[READY]).unwrap_or(&output);
+        let output = output.strip_prefix(&[LEFT]).unwrap_or(output);
         if let Some(start) = &self.start {
             start.memory.release_dead(start.slot_index);
         }
@@ -196,7 +206,7 @@ pub(super) fn begin(
             }
         }
     })?;
-    slots[index].running = ours.map(|orders| Running { child, orders });
+    slots[index].running = ours.map(|orders| Running { child, orders, written: Vec::new() });
     Ok(())
 }
 

@@ -295,6 +295,10 @@ impl Obey<&'static AtomicU64> for Master {
         }
     }
 
+    fn have_others_left(&self) -> bool {
+        self.pool.waiting() == 0
+    }
+
     /// Takes the connections that wait in the queues, for each of which a process is forked, and
     /// closes the listeners then.
     fn stop_accepting(&mut self) -> bool {

@@ -153,6 +153,10 @@ impl Engine for RunningMasters {
         self.issue(Order::Leave);
     }
 
+    fn has_left(&self) -> bool {
+        self.masters.iter().all(|master| master.board.orders.left() > 0 || master.ended().is_some())
+    }
+
     /// Does nothing: each process has a cache of its own, and does its housekeeping before it
     /// sleeps.
     fn do_housekeeping(&self) {}

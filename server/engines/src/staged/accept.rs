@@ -45,6 +45,7 @@ pub(super) struct Accept {
     requested: Option<Shortage>,
     /// The queues still to be emptied before the listeners are closed.
     closing: Option<LastRows>,
+    has_left: bool,
 }
 
 impl Accept {
@@ -72,6 +73,7 @@ impl Accept {
             bucket: TokenBucket::new(Tick(os::clock::now())),
             requested: None,
             closing: None,
+            has_left: false,
         };
         Ok(Box::new(move || stage.run()))
     }
@@ -171,6 +173,9 @@ impl Accept {
             self.listeners.unwatch(&self.epoll);
             // An arrival may have woken this stage alone.
             LastRows::default().take(self);
+            if !std::mem::replace(&mut self.has_left, true) {
+                self.shared.orders.note_left();
+            }
         }
         is_over && self.closes_inbox()
     }

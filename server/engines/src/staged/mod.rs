@@ -156,6 +156,10 @@ impl Engine for Staged {
         self.loops.leave(heir);
     }
 
+    fn has_left(&self) -> bool {
+        self.loops.has_left()
+    }
+
     fn do_housekeeping(&self) {
         self.loops.do_housekeeping();
     }

@@ -332,7 +332,10 @@ impl RuntimeState {
         let mut registry = lock(&self.registry);
         registry.failure = registry.failure.take().or(failure);
         drop(registry);
-        self.acceptors_left.fetch_sub(1, Ordering::AcqRel);
+        let is_last = self.acceptors_left.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last && self.is_leaving() {
+            self.loop_context.shared.orders.note_left();
+        }
         self.wake_overseer();
     }
 

@@ -25,5 +25,8 @@ pub use worker::run_worker;
 /// The message of a worker process that is ready to serve.
 const READY: u8 = b'r';
 
+/// The message of a worker process that accepts no more, after the order to leave.
+const LEFT: u8 = b'l';
+
 /// The message of a worker process that ends, followed by the reason, in one line.
 const FAILED: u8 = b'f';

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engines::Order;
 
-use super::{FAILED, READY};
+use super::{FAILED, LEFT, READY};
 use crate::config::WorkerProgram;
 
 /// Everything that a worker process needs to start, except its listeners.
@@ -121,6 +121,11 @@ impl Process {
                 Err(_) => return self.is_silent = true,
             }
         }
+    }
+
+    /// Whether it has said that it accepts no more.
+    pub(super) fn has_left(&self) -> bool {
+        self.received.iter().take_while(|byte| **byte != FAILED).any(|byte| *byte == LEFT)
     }
 
     /// The exit status, once the process and all processes that it forked have ended: those count

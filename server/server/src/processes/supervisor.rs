@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::resume_unwind;
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -55,6 +56,8 @@ struct Shared {
     orders: Orders,
     wake: Wake,
     failure: OnceLock<String>,
+    /// Whether no process accepts any more, after the order to leave.
+    has_left: AtomicBool,
     /// The process ids of all places that have a process.
     pids: Mutex<Vec<u32>>,
 }
@@ -126,6 +129,10 @@ impl Engine for Supervisor {
         self.issue(Order::Leave);
     }
 
+    fn has_left(&self) -> bool {
+        self.shared.has_left.load(Ordering::Acquire) || self.is_finished()
+    }
+
     /// Does nothing: each worker process does its own housekeeping.
     fn do_housekeeping(&self) {}
 
@@ -149,6 +156,7 @@ impl Shared {
             orders: Orders::default(),
             wake: Wake::new()?,
             failure: OnceLock::new(),
+            has_left: AtomicBool::new(false),
             pids: Mutex::default(),
         })
     }
@@ -253,6 +261,7 @@ impl SupervisorThread {
                 }
             }
             self.pass_on_orders();
+            self.note_left();
             (0..self.places.len()).for_each(|index| self.replace_if_ended(index));
         }
         self.pass_all_on();
@@ -318,6 +327,15 @@ impl SupervisorThread {
         }
         if self.abort_until.is_some_and(|until| until < os::clock::now()) {
             self.processes().for_each(Process::kill);
+        }
+    }
+
+    /// Notes whether all processes have left, or ended.
+    fn note_left(&self) {
+        let is_leaving = self.shared.orders.is_issued(Order::Leave);
+        let mut processes = self.places.iter().filter_map(|place| place.process.as_ref());
+        if is_leaving && processes.all(Process::has_left) {
+            self.shared.has_left.store(true, Ordering::Release);
         }
     }
 

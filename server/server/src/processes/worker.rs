@@ -9,7 +9,7 @@ use engines::Order;
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::signals::{Signal, SignalDescriptor};
 
-use super::{FAILED, Ledger, READY, Uplink};
+use super::{FAILED, LEFT, Ledger, READY, Uplink};
 use crate::access_log::LogEnds;
 use crate::applications;
 use crate::config::{Config, WorkerProgram};
@@ -154,6 +154,7 @@ struct Controller {
     /// When an engine that is ending gets the order to abort, if the supervisor sends none before.
     abort_at: Option<u64>,
     is_ending: bool,
+    is_leaving: bool,
 }
 
 impl Controller {
@@ -161,8 +162,9 @@ impl Controller {
         control.set_nonblocking(true)?;
         let epoll = Epoll::new()?;
         epoll.add(control.as_fd(), Interest::READ, 0)?;
-        let (drain_us, abort_at, is_ending) = (drain_ms * 1000, None, false);
-        Ok(Self { local, control, epoll, drain_us, abort_at, is_ending })
+        let (drain_us, abort_at) = (drain_ms * 1000, None);
+        let (is_ending, is_leaving) = (false, false);
+        Ok(Self { local, control, epoll, drain_us, abort_at, is_ending, is_leaving })
     }
 
     fn run(mut self) -> Result<(), String> {
@@ -215,7 +217,10 @@ impl Controller {
 
     fn carry_out(&mut self, order: Order) {
         match order {
-            Order::Leave => self.local.engine.leave(None),
+            Order::Leave => {
+                self.is_leaving = true;
+                self.local.engine.leave(None);
+            }
             _ => self.local.engine.issue(order),
         }
         self.is_ending |= order != Order::StopAccepting;
@@ -238,6 +243,10 @@ impl Controller {
             self.local.engine.issue(Order::Abort);
         }
         self.report_notices();
+        if self.is_leaving && self.local.engine.has_left() {
+            self.is_leaving = false;
+            let _ = self.control.write(&[LEFT]); // the supervisor waits for it, or has gone
+        }
         if !self.is_ending && self.local.engine.failure().is_some() {
             self.end();
         }

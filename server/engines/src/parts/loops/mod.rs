@@ -259,6 +259,10 @@ impl Engine for Loops {
         self.issue(Order::Leave);
     }
 
+    fn has_left(&self) -> bool {
+        self.shared.orders.left() >= self.shared.inboxes.takers.len() || self.is_finished()
+    }
+
     /// Wakes each loop: a loop that is woken releases the entries that it need not hold.
     fn do_housekeeping(&self) {
         self.wake();

@@ -10,6 +10,8 @@ use crate::orders::{Order, Orders};
 pub(crate) struct Obeyed {
     /// Whether the loop accepts no more.
     pub(crate) is_closed: bool,
+    /// Whether that has been noted after the order to leave.
+    pub(crate) has_left: bool,
     /// Whether the loop's connections end after the response under way.
     pub(crate) is_draining: bool,
 }
@@ -24,6 +26,11 @@ pub(crate) trait Obey<Cell: Borrow<AtomicU64> = AtomicU64> {
     /// Accepts no more, and gives each connection that can be moved to another engine; without one,
     /// has each end with its next response. Called in each turn: more of them can be moved then.
     fn leave(&mut self);
+
+    /// Whether none of those that it directs accepts any more, after it has closed its listeners.
+    fn have_others_left(&self) -> bool {
+        true
+    }
 
     /// Empties the queues of the loop's listeners and closes the listeners. Returns false if it has
     /// to go on in the next turn.
@@ -49,6 +56,10 @@ pub(crate) fn obey<Cell: Borrow<AtomicU64>, L: Obey<Cell>>(this: &mut L) {
 fn obey_issued<Cell: Borrow<AtomicU64>, L: Obey<Cell>>(this: &mut L) {
     if this.orders().is_issued(Order::Leave) {
         this.leave();
+        let has_left = this.obeyed().is_closed && this.have_others_left();
+        if has_left && !std::mem::replace(&mut this.obeyed().has_left, true) {
+            this.orders().note_left();
+        }
     }
     if this.orders().is_issued(Order::StopAccepting) && !this.obeyed().is_closed {
         this.obeyed().is_closed = this.stop_accepting();

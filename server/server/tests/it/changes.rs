@@ -1,0 +1,99 @@
+//! Changes of the configuration while clients ask: each answer is of one site, and whoever connects
+//! after a change is answered by the new one.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use server::config::Config;
+use testkit::{Temporary, circuit};
+
+use crate::harness::{Running, config, take_head};
+use crate::under_test::engines;
+
+const NAMES: [&str; 2] = ["former", "next"];
+
+/// Paths that are answered with a file of the site, from a route over its error pages as well.
+const PATHS: [&str; 3] = ["/", "/d/page.html", "/missing"];
+
+/// A site of which every file and every answer says the name.
+fn site_of(name: &str) -> Temporary {
+    let directory = Temporary::new();
+    for file in ["index.html", "d/page.html", "none.html"] {
+        directory.file(&format!("site/{file}"), name);
+    }
+    directory
+}
+
+fn config_of(directory: &Temporary, name: &str, engine: &str) -> Config {
+    let set = [
+        format!("engine.name={engine}"),
+        format!("host.header=[{{ path = \"/**\", name = \"X-Site\", value = \"{name}\" }}]"),
+        "host.error_pages={ 404 = \"/none.html\" }".into(),
+        "timeouts.drain_ms=600000".into(),
+    ];
+    config(directory, &set.each_ref().map(String::as_str))
+}
+
+/// A request and its answer: the name of the site in its head and in its body, and whether it is
+/// the last; none if the server has closed the connection before.
+fn ask(client: &mut TcpStream, path: &str) -> Option<([String; 2], bool)> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.write_all(request.as_bytes()).ok()?;
+    if client.peek(&mut [0]).ok()? == 0 {
+        return None;
+    }
+    let head = String::from_utf8(take_head(client)).unwrap();
+    let field = |name: &str| {
+        let line = head.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{name}{head}")).trim().to_owned()
+    };
+    let mut body = vec![0; field("Content-Length:").parse().unwrap()];
+    client.read_exact(&mut body).unwrap();
+    let is_last = head.contains("\r\nConnection: close\r\n");
+    Some(([field("X-Site:"), String::from_utf8(body).unwrap()], is_last))
+}
+
+/// Asks again and again on connections that are kept, until the test has ended.
+fn keep_asking(address: SocketAddr, has_ended: &AtomicBool) {
+    let mut client = TcpStream::connect(address).unwrap();
+    for path in PATHS.iter().cycle() {
+        let answer = ask(&mut client, path);
+        if let Some(([head, body], _)) = &answer {
+            assert_eq!(head, body, "{path}: an answer of two sites");
+        }
+        if answer.is_none_or(|(_, is_last)| is_last) {
+            client = TcpStream::connect(address).unwrap();
+        }
+        if has_ended.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn nothing_of_a_former_site_answers_for_the_next() {
+    let sites = NAMES.map(site_of);
+    let configs = |engine: &str| [0, 1].map(|which| config_of(&sites[which], NAMES[which], engine));
+    let configs: Vec<_> = engines().iter().map(|spec| configs(spec.name)).collect();
+    let Some([first, _]) = configs.first() else { return };
+    let mut server = Running::start(first);
+    let address = server.addresses()[0];
+    let has_ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| keep_asking(address, &has_ended));
+        }
+        for (step, engine) in circuit(configs.len()).into_iter().enumerate() {
+            let which = step % 2;
+            server.change(&configs[engine][which]).unwrap();
+            for path in PATHS {
+                let mut client = TcpStream::connect(address).unwrap();
+                let (names, _) = ask(&mut client, path).expect("it was just opened");
+                assert_eq!(names, [NAMES[which]; 2], "{path} at step {step}");
+            }
+        }
+        has_ended.store(true, Ordering::Relaxed);
+    });
+}
