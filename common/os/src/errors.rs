@@ -33,6 +33,8 @@ pub enum Cause {
     /// The modes of a file or a directory forbid it (EACCES), which
     /// [`io::ErrorKind::PermissionDenied`] does not tell from a lack of privilege (EPERM).
     NoAccess,
+    /// So many descriptors are on their way between processes as one may have (ETOOMANYREFS).
+    TooManyPassed,
     /// Anything else: see [`io::Error::kind`].
     Other,
 }
@@ -54,6 +56,7 @@ impl Cause {
             Some(libc::ENOPROTOOPT) => Self::NoSuchOption,
             Some(libc::EINPROGRESS) => Self::Connecting,
             Some(libc::EACCES) => Self::NoAccess,
+            Some(libc::ETOOMANYREFS) => Self::TooManyPassed,
             _ => Self::Other,
         }
     }

@@ -54,6 +54,11 @@ pub fn take(number: RawFd) -> io::Result<OwnedFd> {
     Ok(descriptor)
 }
 
+/// Makes this file the standard error of the process, and of those that it starts from now on.
+pub fn become_standard_error(file: OwnedFd) -> io::Result<()> {
+    Ok(rustix::stdio::dup2_stderr(file)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,6 +44,7 @@ pub mod robust_lock;
 pub mod scheduling;
 pub mod select;
 pub mod send;
+pub mod service_manager;
 pub mod shared_memory;
 pub mod signals;
 pub mod socket;

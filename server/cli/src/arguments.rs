@@ -148,6 +148,12 @@ pub(crate) enum Request {
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
+    /// Start the program's file again, which serves in its place
+    ///
+    /// The new process reads the configuration, takes the listening sockets, and gets the
+    /// connections as they come to rest.
+    #[command(after_long_help = UPGRADE_HELP)]
+    Upgrade,
     /// Finish what is under way, and end: as SIGTERM
     #[command(after_long_help = DRAIN_HELP)]
     Drain,
@@ -185,6 +191,15 @@ Exit status:
 
 Examples:
   ropewalk ctl change engine.name=fibers engine.knobs.stack_kib=64";
+
+const UPGRADE_HELP: &str = "\
+Exit status:
+  0  another process serves
+  1  it could not be done, or no server answers
+  2  a mistake in the configuration: nothing has changed
+
+Examples:
+  ropewalk ctl upgrade";
 
 const DRAIN_HELP: &str = "\
 Exit status:

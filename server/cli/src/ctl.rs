@@ -16,6 +16,7 @@ pub(crate) fn execute(ctl: &Ctl) -> Result<(), Failure> {
     let asked = match &ctl.request {
         Request::Status => Asked::Status,
         Request::Reload => Asked::Reload,
+        Request::Upgrade => Asked::Upgrade,
         Request::Drain => Asked::Drain,
         Request::Change { settings } => Asked::Change(settings.clone()),
     };

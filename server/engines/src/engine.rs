@@ -210,8 +210,13 @@ pub struct Handed {
 
 /// Takes the connections of an engine that leaves, on any thread.
 pub trait Heir: Send + Sync {
-    /// Takes a connection, which `release` gives away, without waiting. Returns false, and does not
-    /// call `release`, if it takes no more: its giver keeps the connection.
+    /// Whether it can take a connection in this state.
+    fn may_take(&self, connection: &Connection) -> bool {
+        connection.is_movable()
+    }
+
+    /// Takes such a connection, which `release` gives away, without waiting. Returns false, and
+    /// does not call `release`, if it takes no more: its giver keeps the connection.
     fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool;
 }
 

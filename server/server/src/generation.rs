@@ -4,8 +4,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use engines::{Engine, Heir, Order};
@@ -31,6 +31,7 @@ use crate::spawner;
 use crate::start_error::StartError;
 use crate::start_line::start_line;
 use crate::stop_deadline::WORKERS_END_US;
+use crate::upgrade::Predecessor;
 use crate::{names, reach, start_pages};
 
 /// What stays while workers come and go.
@@ -40,7 +41,7 @@ pub(crate) struct Lasting {
     /// Services that only workers use which leave.
     pub(crate) former: Vec<Services>,
     /// The number of connections that are open in the server's own process.
-    open: Arc<AtomicUsize>,
+    pub(crate) open: Arc<AtomicUsize>,
     /// The budget of the error log, for workers in threads.
     pub(crate) errors: Budget,
     /// The memory of worker processes that have ended, for others.
@@ -94,9 +95,30 @@ pub(crate) struct Ended {
     ledger: Option<(OwnedFd, Ledger)>,
 }
 
+/// Who takes connections that come from another process: the workers that accept.
+#[derive(Clone, Default)]
+pub(crate) struct Taker(Arc<Mutex<Option<Arc<dyn Heir>>>>);
+
+impl Taker {
+    pub(crate) fn set(&self, heir: Option<Arc<dyn Heir>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = heir;
+    }
+
+    pub(crate) fn get(&self) -> Option<Arc<dyn Heir>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 impl Lasting {
-    pub(crate) fn new() -> Result<Self, StartError> {
-        let listeners = Listeners::inherit()?;
+    /// What a server begins with; with the listeners of its predecessor if it has one.
+    pub(crate) fn new(predecessor: Option<&Predecessor>) -> Result<Self, StartError> {
+        let listeners = match predecessor {
+            Some(predecessor) => predecessor
+                .listeners()
+                .and_then(Listeners::take_over)
+                .map_err(StartError::system("follow the former server"))?,
+            None => Listeners::inherit()?,
+        };
         let errors = Budget::new().map_err(StartError::system("begin the error log"))?;
         let (services, open) = (Services::default(), Arc::default());
         let (former, ledgers) = (Vec::new(), Vec::new());

@@ -40,6 +40,7 @@ mod start_line;
 mod start_pages;
 mod stop_deadline;
 mod topology;
+mod upgrade;
 
 pub use line_writer::OutputError;
 pub use processes::run_worker;

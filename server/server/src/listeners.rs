@@ -5,6 +5,7 @@
 //! clients that are on their way to it, some of which are in no queue that could be emptied first.
 //! Workers have copies, so that they come and go without that.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,6 +19,9 @@ use crate::start_error::{StartError, is_absent};
 /// How many ports are tried where the kernel chooses one: it may be free for IPv4 and taken for
 /// IPv6.
 const PORTS_TRIED_MAX: usize = 16;
+
+/// The text with a listener that a service manager has passed.
+const INHERITED: &str = "inherited";
 
 /// All listening sockets of a server.
 #[derive(Debug)]
@@ -55,6 +59,26 @@ enum Dealing {
     First(usize),
     /// That of the CPU that the client's first packet comes to.
     ByCpu,
+}
+
+impl Dealing {
+    fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "kernel" => Some(Self::Kernel),
+            "by-cpu" => Some(Self::ByCpu),
+            _ => word.strip_prefix("first-")?.parse().ok().map(Self::First),
+        }
+    }
+}
+
+impl fmt::Display for Dealing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel => f.write_str("kernel"),
+            Self::First(count) => write!(f, "first-{count}"),
+            Self::ByCpu => f.write_str("by-cpu"),
+        }
+    }
 }
 
 /// Copies of listening sockets for a layout of workers.
@@ -98,6 +122,84 @@ impl Listeners {
     pub(crate) fn inherit() -> Result<Self, StartError> {
         let inherited = socket::listening_descriptors().map_err(StartError::Inherited)?;
         Ok(Self { inherited, places: Vec::new(), used: Vec::new() })
+    }
+
+    /// Copies of all, each with a text by which [`Listeners::take_over`] knows it in another
+    /// process, in their order.
+    pub(crate) fn copies(&self) -> io::Result<Vec<(String, OwnedFd)>> {
+        let inherited = self.inherited.iter().map(|it| Ok((INHERITED.to_owned(), it.try_clone()?)));
+        let places = self.places.iter().enumerate();
+        let of_places = places.flat_map(|(index, place)| {
+            place.rows.iter().enumerate().flat_map(move |(row, sockets)| {
+                sockets.iter().zip(&place.addresses).map(move |(socket, address)| {
+                    let Place { configured, dealing, options, .. } = place;
+                    let ListenOptions { backlog, defer_accept_s, unsent_bytes_max, .. } = options;
+                    let text = format!(
+                        "{index} {row} {configured} {address} {dealing} {backlog} \
+                         {defer_accept_s} {unsent_bytes_max}"
+                    );
+                    Ok((text, socket.try_clone()?))
+                })
+            })
+        });
+        inherited.chain(of_places).collect()
+    }
+
+    /// Goes on with the listeners of another process.
+    ///
+    /// # Errors
+    /// A text that does not describe one.
+    pub(crate) fn take_over(copies: Vec<(String, OwnedFd)>) -> io::Result<Self> {
+        let mut listeners = Self { inherited: Vec::new(), places: Vec::new(), used: Vec::new() };
+        for (text, socket) in copies {
+            match text == INHERITED {
+                true => listeners.inherited.push(socket),
+                false => {
+                    let unknown = || io::Error::other(format!("{text:?} is no listener"));
+                    listeners.add(&text, socket).ok_or_else(unknown)?;
+                }
+            }
+        }
+        listeners.places.iter_mut().for_each(|place| place.settled = place.rows.len());
+        Ok(listeners)
+    }
+
+    /// Adds one that is described so; none if it is not what follows.
+    fn add(&mut self, text: &str, socket: OwnedFd) -> Option<()> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [index, row, configured, address, dealing, numbers @ ..] = &words[..] else {
+            return None;
+        };
+        let numbers = numbers.iter().map(|word| word.parse().ok()).collect::<Option<Vec<_>>>()?;
+        let &[backlog, defer_accept_s, unsent_bytes_max] = &numbers[..] else { return None };
+        let (index, row): (usize, usize) = (index.parse().ok()?, row.parse().ok()?);
+        if index == self.places.len() {
+            let options = ListenOptions {
+                backlog,
+                reuse_port: true,
+                defer_accept_s,
+                no_delay: true,
+                unsent_bytes_max,
+                ipv6_only: true,
+            };
+            self.places.push(Place {
+                configured: configured.parse().ok()?,
+                addresses: Vec::new(),
+                rows: Vec::new(),
+                settled: 0,
+                dealing: Dealing::from_word(dealing)?,
+                options,
+            });
+        }
+        let place = self.places.get_mut(index)?;
+        if row == place.rows.len() {
+            place.rows.push(Vec::new());
+        }
+        place.rows.get_mut(row)?.push(socket);
+        if row == 0 {
+            place.addresses.push(address.parse().ok()?);
+        }
+        Some(())
     }
 
     /// Copies the listeners for a layout with these sets, and opens those that are missing. After

@@ -392,7 +392,7 @@ fn listings(max: usize, layout: &Layout) -> Result<Arc<Listings>, String> {
     Ok(Listings::shared(cells))
 }
 
-fn limits(limits: &LimitSettings, timeouts: &TimeoutSettings) -> Limits {
+pub(crate) fn limits(limits: &LimitSettings, timeouts: &TimeoutSettings) -> Limits {
     let mut head = Limits::default().head;
     head.head_bytes_max = limits.head_bytes_max as usize;
     head.request_line_bytes_max = limits.request_line_bytes_max as usize;

@@ -3,19 +3,22 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::panic::resume_unwind;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use os::signals::Signal;
 
 use crate::config::{Config, ConfigError};
-use crate::control::{Answer, Asked, Control};
+use crate::control::{Answer, Asked, Control, Request};
 use crate::local::DESCRIPTORS_WIDENED;
+use crate::ready;
 use crate::report::{self, Reported, report};
 use crate::server::{Server, Summary};
 use crate::signals::Signals;
 use crate::start_error::StartError;
 use crate::stop_deadline::StopDeadline;
+use crate::upgrade::{self, Passage, Predecessor, Refusal, Successor};
 
 /// Arenas of the C library's allocator for all threads of a process. Requests that find their file
 /// in the cache take no memory from it, so threads hardly ever wait for one another; and memory
@@ -47,15 +50,24 @@ pub fn run(config: &Config, load: Load<'_>, is_verbose: bool) -> Result<(), Repo
         report(&format!("{what}: {why}"));
         Reported
     };
+    // First of all: it may bring another standard error.
+    let predecessor = Predecessor::find().map_err(|why| {
+        report(&why);
+        Reported
+    })?;
     let mut signals = Signals::new().map_err(|why| failed("cannot receive signals", &why))?;
     // Without it all goes on, but for waits when many come at once.
     let _ = os::limits::raise_descriptor_limit()
         .and_then(|_| os::limits::widen_descriptor_table(DESCRIPTORS_WIDENED));
     // After the signals are blocked: the reporter's thread must not receive them.
     let reporter = report::begin().map_err(|why| failed("cannot start a thread", &why))?;
-    let served = start(config, &mut signals).and_then(|started| match started {
-        Started::ToServe(server) => serve(server, load, is_verbose, &mut signals),
-        Started::ToStop(server) => Ok(server),
+    let served = start(config, predecessor, &mut signals).and_then(|started| match started {
+        Started::ToServe(server, predecessor) => {
+            let mut serving = Serving::new(*server, config, load);
+            let end = serving.serve(predecessor, is_verbose, &mut signals)?;
+            Ok((serving.into_server(), end))
+        }
+        Started::ToStop(server) => Ok((*server, End::Asked)),
     });
     let mut deadline = match &served {
         Ok(_) => StopDeadline::new(1000 * config.settings.timeouts.drain_ms, || {
@@ -63,7 +75,7 @@ pub fn run(config: &Config, load: Load<'_>, is_verbose: bool) -> Result<(), Repo
         }),
         Err(_) => StopDeadline::passed(),
     };
-    let stopped = served.and_then(|server| stop(server, config, &mut deadline));
+    let stopped = served.and_then(|(server, end)| stop(server, end, config, &mut deadline));
     if let Err(why) = &stopped {
         report(why);
     }
@@ -73,17 +85,34 @@ pub fn run(config: &Config, load: Load<'_>, is_verbose: bool) -> Result<(), Repo
 
 /// A server that has started.
 enum Started {
-    ToServe(Server),
+    /// In the place of another, if there is one.
+    ToServe(Box<Server>, Option<Predecessor>),
     /// A signal to stop has come meanwhile.
-    ToStop(Server),
+    ToStop(Box<Server>),
 }
 
 /// Starts a server.
-fn start(config: &Config, signals: &mut Signals) -> Result<Started, String> {
+fn start(
+    config: &Config,
+    predecessor: Option<Predecessor>,
+    signals: &mut Signals,
+) -> Result<Started, String> {
     let config = config.clone();
-    let (server, is_to_stop) = in_time(move || Server::start(&config), "start", signals)?;
-    let server = server?;
-    Ok(if is_to_stop { Started::ToStop(server) } else { Started::ToServe(server) })
+    let start = move || (Server::start_after(&config, predecessor.as_ref()), predecessor);
+    let ((server, predecessor), is_to_stop) = in_time(start, "start", signals)?;
+    match server {
+        Ok(server) if is_to_stop => Ok(Started::ToStop(server.into())),
+        Ok(server) => Ok(Started::ToServe(server.into(), predecessor)),
+        Err(why) => {
+            let predecessor = predecessor.iter();
+            predecessor.for_each(|it| it.say_failed(exit_status(&why), &why.to_string()));
+            Err(why.to_string())
+        }
+    }
+}
+
+fn exit_status(why: &StartError) -> u8 {
+    if matches!(why, StartError::Config(_)) { 2 } else { 1 }
 }
 
 /// Does something in a thread of its own: it may wait for a file system that does not answer, or
@@ -119,65 +148,109 @@ fn in_time<T: Send + 'static>(
     Ok((outcome, stop_by_us.is_some()))
 }
 
-/// Serves until a signal to stop, or until a worker fails.
-fn serve(
+fn stop(
     server: Server,
-    load: Load<'_>,
-    is_verbose: bool,
-    signals: &mut Signals,
-) -> Result<Server, String> {
-    report(server.description());
-    server.hints().iter().for_each(|hint| report(hint));
-    if is_verbose {
-        server.explanations().iter().for_each(|line| report(line));
-    }
-    let control = Control::open(signals.wake()).and_then(|control| {
-        let watched = signals.watch(control.as_fd());
-        watched.map(|()| control).map_err(|why| format!("no control socket: {why}"))
-    });
-    let mut serving = Serving { server: Some(server), load, changed: Vec::new() };
-    if let Err(why) = &control {
-        report(why);
-    }
-    if let Some(why) = serving.wait_for_stop(control.ok().as_ref(), signals)? {
-        report(&format!("a worker failed: {why}"));
-    }
-    Ok(serving.server.expect("no change is under way"))
+    end: End,
+    config: &Config,
+    deadline: &mut StopDeadline<'_>,
+) -> Result<(), String> {
+    let seconds = Duration::from_millis(config.settings.timeouts.drain_ms).as_secs_f64();
+    let summary = match end {
+        End::Asked => {
+            report(&format!("stopping: connections have {seconds} s to finish"));
+            server.stop(deadline)?
+        }
+        End::Followed(passage) => {
+            report(&format!("another process serves: connections have {seconds} s to finish"));
+            let summary = server.end(deadline)?;
+            passage.end();
+            summary
+        }
+    };
+    report(&describe(summary));
+    Ok(())
 }
 
-fn stop(server: Server, config: &Config, deadline: &mut StopDeadline<'_>) -> Result<(), String> {
-    let time = Duration::from_millis(config.settings.timeouts.drain_ms);
-    report(&format!("stopping: connections have {} s to finish", time.as_secs_f64()));
-    report(&describe(server.stop(deadline)?));
-    Ok(())
+/// Why a server ends.
+enum End {
+    /// By a signal, or as it was asked to at its control socket; or a worker has failed.
+    Asked,
+    /// Another process serves in its place.
+    Followed(Passage),
 }
 
 /// A server that serves, and what it was told.
 struct Serving<'l> {
     /// None while it changes.
     server: Option<Server>,
+    config: &'l Config,
     load: Load<'l>,
     /// The settings that were changed since the configuration was read last.
     changed: Vec<String>,
+    /// The file that an upgrade starts, as it was named when this program was started.
+    program: Option<PathBuf>,
+    control: Option<Control>,
 }
 
-impl Serving<'_> {
+impl<'l> Serving<'l> {
+    fn new(server: Server, config: &'l Config, load: Load<'l>) -> Self {
+        let (server, changed, program) = (Some(server), Vec::new(), upgrade::program());
+        Self { server, config, load, changed, program, control: None }
+    }
+
     fn server(&mut self) -> &mut Server {
         self.server.as_mut().expect("no change is under way")
     }
 
-    /// Waits for a signal to stop, or for a worker to fail: then returns which worker, and why.
-    fn wait_for_stop(
+    fn into_server(self) -> Server {
+        self.server.expect("no change is under way")
+    }
+
+    /// Serves until a signal to stop, until another process does, or until a worker fails.
+    fn serve(
         &mut self,
-        control: Option<&Control>,
+        predecessor: Option<Predecessor>,
+        is_verbose: bool,
         signals: &mut Signals,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<End, String> {
+        // Before anybody hears that it serves.
+        let control = Control::open(signals.wake()).and_then(|control| {
+            let watched = signals.watch(control.as_fd());
+            watched.map(|()| control).map_err(|why| format!("no control socket: {why}"))
+        });
+        let server = self.server();
+        report(server.description());
+        server.hints().iter().for_each(|hint| report(hint));
+        if is_verbose {
+            server.explanations().iter().for_each(|line| report(line));
+        }
+        self.control = control.inspect_err(|why| report(why)).ok();
+        match predecessor {
+            Some(predecessor) => self.follow(predecessor)?,
+            None => tell_service_manager("READY=1"),
+        }
+        self.wait_for_end(signals)
+    }
+
+    /// Tells the server in whose place this one serves, and takes its connections.
+    fn follow(&mut self, predecessor: Predecessor) -> Result<(), String> {
+        let settings = &self.config.settings;
+        let limits = ready::limits(&settings.limits, &settings.timeouts);
+        let server = self.server();
+        let (taker, open) = (server.taker(), server.open());
+        predecessor.say_ready(taker.get().is_some(), server.description());
+        let taken = predecessor.take_connections(taker, open, limits);
+        taken.map_err(|why| format!("cannot start a thread: {why}"))
+    }
+
+    /// Waits for a signal to stop, for another process that serves, or for a worker to fail.
+    fn wait_for_end(&mut self, signals: &mut Signals) -> Result<End, String> {
         /// A failed worker, or one that sleeps on a file it should release, is noticed after this
         /// time.
         const LOOK_MS: u32 = 1000;
         loop {
             match next(signals, LOOK_MS)? {
-                Some(signal) if is_stop(signal) => return Ok(None),
+                Some(signal) if is_stop(signal) => return Ok(End::Asked),
                 Some(Signal::User1) => reopen_log(self.server()),
                 Some(Signal::User2) => self.server().status().iter().for_each(|line| report(line)),
                 Some(Signal::Hangup) => {
@@ -186,37 +259,55 @@ impl Serving<'_> {
                 }
                 _ => {}
             }
-            control.into_iter().for_each(Control::accept);
-            while let Some(request) = control.and_then(Control::next) {
-                let answer = match &request.asked {
-                    Asked::Status => Answer::done(self.server().status()),
-                    Asked::Reload => self.reload(signals)?,
-                    Asked::Change(more) => {
-                        let settings = [&self.changed[..], more].concat();
-                        self.change(settings, signals)?
-                    }
-                    Asked::Drain => {
-                        request.answer(Answer::done(vec!["it stops".into()]));
-                        return Ok(None);
-                    }
-                };
-                request.answer(answer);
+            self.control.iter().for_each(Control::accept);
+            while let Some(request) = self.control.as_ref().and_then(Control::next) {
+                if let Some(end) = self.carry_out(request, signals)? {
+                    return Ok(end);
+                }
             }
             let server = self.server();
             server.take_notices().iter().for_each(|notice| report(notice));
             if let Some(why) = server.failure() {
-                return Ok(Some(why.into()));
+                report(&format!("a worker failed: {why}"));
+                return Ok(End::Asked);
             }
             server.do_housekeeping();
         }
+    }
+
+    /// Does what is asked. Returns why the server ends, if it does.
+    fn carry_out(
+        &mut self,
+        request: Request,
+        signals: &mut Signals,
+    ) -> Result<Option<End>, String> {
+        let answer = match &request.asked {
+            Asked::Status => Answer::done(self.server().status()),
+            Asked::Reload => self.reload(signals)?,
+            Asked::Change(more) => {
+                let settings = [&self.changed[..], more].concat();
+                self.change(settings, signals)?
+            }
+            Asked::Upgrade => {
+                let (answer, end) = self.upgrade(signals)?;
+                request.answer(answer);
+                return Ok(end);
+            }
+            Asked::Drain => {
+                request.answer(Answer::done(vec!["it stops".into()]));
+                return Ok(Some(End::Asked));
+            }
+        };
+        request.answer(answer);
+        Ok(None)
     }
 
     /// Reads the configuration again. What was changed since the last time is changed back.
     fn reload(&mut self, signals: &mut Signals) -> Result<Answer, String> {
         let forgotten = self.changed.clone();
         let mut answer = self.change(Vec::new(), signals)?;
-        if answer.status == 0 && !forgotten.is_empty() {
-            answer.lines.push(format!("no longer changed: {}", forgotten.join(", ")));
+        if answer.status == 0 {
+            answer.lines.extend(no_longer_changed(&forgotten));
         }
         Ok(answer)
     }
@@ -244,11 +335,61 @@ impl Serving<'_> {
                 self.changed = settings;
                 Answer::done(vec![server.description().into()])
             }
-            Err(why @ StartError::Config(_)) => Answer::failed(why.to_string(), 2),
-            Err(why) => Answer::failed(why.to_string(), 1),
+            Err(why) => Answer::failed(why.to_string(), exit_status(&why)),
         };
         self.server = Some(server);
         Ok(answer)
+    }
+
+    /// Starts the program again, which serves in the place of this one, with what it reads.
+    ///
+    /// # Errors
+    /// A signal to stop has come, and the start still waits.
+    fn upgrade(&mut self, signals: &mut Signals) -> Result<(Answer, Option<End>), String> {
+        let refused = |why: &str| Ok((Answer::failed(why.into(), 1), None));
+        let Some(program) = self.program.clone() else {
+            return refused("the file of this program is not known");
+        };
+        if std::process::id() == 1 {
+            return refused("nobody can follow the first process of a container: start it again");
+        }
+        let listeners = match self.server().listeners() {
+            Ok(listeners) => listeners,
+            Err(why) => return refused(&format!("cannot pass the listeners on: {why}")),
+        };
+        let start = move || Successor::start(&program, &listeners);
+        let (started, is_to_stop) = in_time(start, "upgrade", signals)?;
+        let successor = match started {
+            Ok(successor) if is_to_stop => {
+                successor.end();
+                signals.put_back_last(Signal::Terminate);
+                return refused("the server ends");
+            }
+            Ok(successor) => successor,
+            Err(Refusal { lines, status }) => return Ok((Answer { lines, status }, None)),
+        };
+        let (process, mut lines) = (successor.process(), vec![successor.description.clone()]);
+        lines.extend(no_longer_changed(&self.changed));
+        let passage = match successor.passage(self.server().open()) {
+            Ok(passage) => passage,
+            Err(why) => return Err(format!("cannot start a thread: {why}")),
+        };
+        self.server().leave_to(passage.heir().as_ref());
+        tell_service_manager(&format!("MAINPID={process}\nREADY=1"));
+        self.control = None; // from now on there is the other's
+        lines.push(format!("it is the process {process}"));
+        Ok((Answer::done(lines), Some(End::Followed(passage))))
+    }
+}
+
+/// The line about settings that were changed until now.
+fn no_longer_changed(settings: &[String]) -> Option<String> {
+    (!settings.is_empty()).then(|| format!("no longer changed: {}", settings.join(", ")))
+}
+
+fn tell_service_manager(state: &str) {
+    if let Err(why) = os::service_manager::notify(state) {
+        report(&format!("cannot tell the service manager: {why}"));
     }
 }
 

@@ -1,22 +1,26 @@
 //! A running server: start it, get its addresses, change it, stop it. There are no signals here, so
 //! that a test can have several servers.
 
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use engines::Order;
+use engines::{Heir, Order};
 use session::{Counter, Counters};
 
 use crate::access_log::{Log, Reopener};
 use crate::applications;
 use crate::config::Config;
-use crate::generation::{Ended, Generation, Lasting, report_left_out};
+use crate::generation::{Ended, Generation, Lasting, Taker, report_left_out};
 use crate::interrupt_affinity::InterruptAffinity;
 use crate::report;
 use crate::spawner::Spawner;
 use crate::start_error::StartError;
 use crate::stop_deadline::StopDeadline;
+use crate::upgrade::Predecessor;
 
 /// How long former workers are waited for until they accept no more.
 const LEAVE_US_MAX: u64 = 1_000_000;
@@ -32,6 +36,7 @@ pub struct Server {
     past: Past,
     /// The settings of the machine that it has changed, until it ends.
     interrupts: InterruptAffinity,
+    taker: Taker,
 }
 
 /// What workers that have ended are remembered by.
@@ -62,10 +67,21 @@ impl Server {
     /// # Errors
     /// What could not be opened or started. Everything that was opened is closed then.
     pub fn start(config: &Config) -> Result<Self, StartError> {
-        let mut lasting = Lasting::new()?;
-        let current = Generation::start(config, &mut lasting, None)?;
+        Self::start_after(config, None)
+    }
+
+    /// Starts to serve in the place of another process, if there is one, by its listeners. The
+    /// errors are those of [`Self::start`].
+    pub(crate) fn start_after(
+        config: &Config,
+        predecessor: Option<&Predecessor>,
+    ) -> Result<Self, StartError> {
+        let mut lasting = Lasting::new(predecessor)?;
+        let mut current = Generation::start(config, &mut lasting, None)?;
         let interrupts = InterruptAffinity::set(&current.places);
-        Ok(Self { lasting, current, leaving: Vec::new(), past: Past::default(), interrupts })
+        let (leaving, past, taker) = (Vec::new(), Past::default(), Taker::default());
+        taker.set(current.heir());
+        Ok(Self { lasting, current, leaving, past, interrupts, taker })
     }
 
     /// Changes to another configuration while it serves. New workers start, and accept beside the
@@ -79,8 +95,9 @@ impl Server {
         let new = Generation::start(config, &mut self.lasting, Some(&self.current))?;
         self.leaving.push(std::mem::replace(&mut self.current, new));
         let heir = self.current.heir();
+        self.taker.set(heir.clone());
         self.leaving.iter_mut().for_each(|former| former.leave(heir.clone()));
-        self.wait_until_left();
+        wait_until_left(&mut self.leaving.iter_mut());
         // First the former settings are put back, and then others are written.
         self.interrupts = InterruptAffinity::default();
         self.interrupts = InterruptAffinity::set(&self.current.places);
@@ -88,17 +105,28 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until only the new workers accept, so that who connects from now on is served by them.
-    /// Workers that a file system holds up are not waited for.
-    fn wait_until_left(&mut self) {
-        const TURN: Duration = Duration::from_millis(1);
-        let until_us = os::clock::now() + LEAVE_US_MAX;
-        while !self.leaving.iter_mut().all(Generation::has_left) {
-            if os::clock::now() >= until_us {
-                return report("former workers still accept: probably a file system holds them up");
-            }
-            std::thread::sleep(TURN);
-        }
+    /// Copies of all listeners, described for another process.
+    pub(crate) fn listeners(&self) -> io::Result<Vec<(String, OwnedFd)>> {
+        self.lasting.listeners.copies()
+    }
+
+    /// Who takes connections that come from another process.
+    pub(crate) fn taker(&self) -> Taker {
+        self.taker.clone()
+    }
+
+    /// The number of connections that are open in this process.
+    pub(crate) fn open(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.lasting.open)
+    }
+
+    /// Has all workers leave in favour of another process, which accepts already. When this
+    /// returns they accept no more.
+    pub(crate) fn leave_to(&mut self, heir: Option<&Arc<dyn Heir>>) {
+        self.lasting.listeners.close();
+        self.all().for_each(|generation| generation.leave(heir.cloned()));
+        let Self { leaving, current, .. } = self;
+        wait_until_left(&mut leaving.iter_mut().chain([current]));
     }
 
     /// Takes leave of former workers that have ended, and of what only they have used.
@@ -225,8 +253,7 @@ impl Server {
     pub fn do_housekeeping(&mut self) {
         let services = self.lasting.former.iter_mut().chain([&mut self.lasting.services]);
         services.flat_map(|it| &mut it.spawner).for_each(Spawner::replace_if_ended);
-        let all = self.leaving.iter_mut().chain([&mut self.current]);
-        all.for_each(Generation::do_housekeeping);
+        self.all().for_each(Generation::do_housekeeping);
         self.take_leave();
     }
 
@@ -251,6 +278,12 @@ impl Server {
         self.lasting.listeners.close();
         self.issue(Order::StopAccepting);
         self.issue(Order::Drain);
+        self.end(deadline)
+    }
+
+    /// Waits until no connection is left, or until the `deadline`, and cuts off the rest. The
+    /// errors are those of [`Self::stop_gracefully`].
+    pub(crate) fn end(mut self, deadline: &mut StopDeadline<'_>) -> Result<Summary, String> {
         let mut aborted = false;
         while !self.has_ended() {
             if deadline.has_passed() {
@@ -283,16 +316,33 @@ impl Server {
         })
     }
 
+    fn all(&mut self) -> impl Iterator<Item = &mut Generation> {
+        self.leaving.iter_mut().chain([&mut self.current])
+    }
+
     /// Issues an order to all workers.
     fn issue(&mut self, order: Order) {
-        let all = self.leaving.iter_mut().chain([&mut self.current]);
-        all.for_each(|generation| generation.issue(order));
+        self.all().for_each(|generation| generation.issue(order));
     }
 
     /// Whether all workers have ended.
     fn has_ended(&mut self) -> bool {
-        let mut all = self.leaving.iter_mut().chain([&mut self.current]);
-        all.all(Generation::has_ended)
+        self.all().all(Generation::has_ended)
+    }
+}
+
+/// Waits until workers that leave accept no more, so that who connects from now on is served by
+/// others. Those that a file system holds up are not waited for.
+fn wait_until_left(leaving: &mut dyn Iterator<Item = &mut Generation>) {
+    const TURN: Duration = Duration::from_millis(1);
+    let until_us = os::clock::now() + LEAVE_US_MAX;
+    for generation in leaving {
+        while !generation.has_left() {
+            if os::clock::now() >= until_us {
+                return report("former workers still accept: probably a file system holds them up");
+            }
+            std::thread::sleep(TURN);
+        }
     }
 }
 

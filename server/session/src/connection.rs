@@ -66,7 +66,7 @@ pub(crate) enum State {
 
 /// How soon the server wants a connection to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Ending {
+pub(crate) enum Ending {
     Never,
     /// After a response that says so.
     WithNext,
@@ -120,20 +120,20 @@ enum Ending {
 /// * The answer to a job that has ended, or whose connection has, is dropped.
 pub struct Connection {
     pub(crate) exchange: Option<Box<Exchange>>,
-    peer: SocketAddr,
-    deadline: Tick,
+    pub(crate) peer: SocketAddr,
+    pub(crate) deadline: Tick,
     /// When the head that is being read began; for its minimum rate.
-    head_began: Tick,
+    pub(crate) head_began: Tick,
     /// The number of the last job that was taken.
-    job: u32,
-    requests: u32,
+    pub(crate) job: u32,
+    pub(crate) requests: u32,
     /// Bytes dropped while lingering.
-    lingered: u32,
+    pub(crate) lingered: u32,
     pub(crate) state: State,
     /// What happens to the connection after the current response.
     pub(crate) after: After,
     /// Whether the server wants the connection to end, and how soon.
-    ending: Ending,
+    pub(crate) ending: Ending,
     /// Whether the client has shut its side down.
     pub(crate) is_at_end: bool,
 }
@@ -524,9 +524,16 @@ impl Connection {
     fn begin(&mut self, w: &mut Worker, bytes: &[u8], head: &Head<'_>, arrived: &[u8]) {
         self.requests = self.requests.wrapping_add(1);
         let is_last =
-            self.ending != Ending::Never || self.requests == w.limits.requests_per_connection_max;
+            self.ending != Ending::Never || self.has_had(w.limits.requests_per_connection_max);
         let prepared = self.response(w).respond(w, bytes, head, arrived, is_last);
         self.follow(w, prepared);
+    }
+
+    /// Whether as many requests have come as may, unless that is 0: it may have begun under a limit
+    /// above this one.
+    #[inline]
+    fn has_had(&self, requests_max: u32) -> bool {
+        requests_max != 0 && self.requests >= requests_max
     }
 
     /// The current response, to be prepared.

@@ -30,6 +30,7 @@ mod lookup;
 mod named_file;
 mod named_file_answer;
 mod op;
+mod packed;
 mod partial;
 mod reply;
 mod request_body;

@@ -10,20 +10,20 @@ use std::process::Command;
 use testkit::server_process::{ServerProcess, serve};
 use testkit::{Temporary, install_script, wait_until};
 
-const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalk");
+pub(crate) const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalk");
 
 /// A folder for control sockets, and sites.
-struct Place(Temporary);
+pub(crate) struct Place(Temporary);
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let place = Self(Temporary::new());
         place.0.file("a/index.html", "of a");
         place.0.file("b/index.html", "of b");
         place
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
@@ -33,7 +33,12 @@ impl Place {
 
     /// The command, with the control sockets in this folder.
     fn command(&self) -> Command {
-        let mut command = Command::new(ROPEWALK);
+        self.command_of(Path::new(ROPEWALK))
+    }
+
+    /// The command as another program.
+    pub(crate) fn command_of(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         command.env("RUNTIME_DIRECTORY", self.runtime());
         command
     }
@@ -48,7 +53,7 @@ impl Place {
         ServerProcess::start(self.command().args(["serve", "--config", &self.path(file)]))
     }
 
-    fn ctl(&self, words: &[&str]) -> (i32, String, String) {
+    pub(crate) fn ctl(&self, words: &[&str]) -> (i32, String, String) {
         testkit::finished(self.command().arg("ctl").args(words))
     }
 }
@@ -144,8 +149,13 @@ fn what_is_configured_anew_holds_from_then_on() {
 }
 
 /// The status of the whole answer to a request on this connection, which goes on.
-fn ask(client: &mut TcpStream, path: &str) -> u16 {
+pub(crate) fn ask(client: &mut TcpStream, path: &str) -> u16 {
     write!(client, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    answer(client).0
+}
+
+/// The status of a whole answer, and whether it says that it is the last.
+pub(crate) fn answer(client: &mut TcpStream) -> (u16, bool) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -156,7 +166,7 @@ fn ask(client: &mut TcpStream, path: &str) -> u16 {
     let of_field = |line: &str| line.strip_prefix("Content-Length: ")?.parse().ok();
     let length = head.lines().find_map(of_field).expect("a length");
     client.read_exact(&mut vec![0; length]).unwrap();
-    head[9..12].parse().unwrap()
+    (head[9..12].parse().unwrap(), head.contains("\r\nConnection: close\r\n"))
 }
 
 fn free_address() -> SocketAddr {

@@ -120,7 +120,7 @@ fn every_visible_command_has_a_man_page() {
     let folder = Temporary::new();
     let of = |program: &str| pages(&folder.path().join(program).join("man1"), program);
     let own = ["-check", "-completions", "-ctl", "-doctor", "-engines", "-serve", ""];
-    let requests = ["-ctl-change", "-ctl-drain", "-ctl-reload", "-ctl-status"];
+    let requests = ["-ctl-change", "-ctl-drain", "-ctl-reload", "-ctl-status", "-ctl-upgrade"];
     let own = own[..2].iter().chain(&requests).chain(&own[2..]);
     let own: Vec<String> = own.map(|command| format!("ropewalk{command}.1")).collect();
     assert_eq!(of("ropewalk"), own);

@@ -21,6 +21,7 @@ mod serving;
 mod shared_cpus;
 mod terminal;
 mod tutorial;
+mod upgrade;
 mod where_it_runs;
 
 use std::process::Command;

@@ -12,6 +12,7 @@ use super::lines::FiberLine;
 use super::state::{FiberEvents, NEVER};
 use crate::jobs::Runner;
 use crate::parts::applications::client_call::ClientCall;
+use crate::parts::loops::Shared;
 use crate::parts::loops::step::Ready;
 use crate::parts::loops::transport::{Moved, Plain, Transport};
 
@@ -101,10 +102,10 @@ impl Routine {
 }
 
 impl ConnectionFiber {
-    /// Whether the connection can be moved to another engine.
-    pub(super) fn is_movable(&self) -> bool {
+    /// Whether the connection can be moved to another engine now.
+    pub(super) fn is_movable(&self, shared: &Shared) -> bool {
         let is_away = !matches!(self.blocking_work, BlockingWork::None) || self.call.is_out();
-        !is_away && self.connection.is_movable()
+        !is_away && shared.may_move(&self.connection)
     }
 
     pub(super) fn deadline(&self) -> Tick {

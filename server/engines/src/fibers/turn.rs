@@ -149,7 +149,7 @@ impl ConnectionFiber {
         if self.call.is_out() {
             self.call.end_unwanted(&self.connection);
         }
-        if self.is_leaving && self.is_movable() {
+        if self.is_leaving && self.is_movable(&thread.cluster.shared) {
             self.is_moving = true;
             return Next::Leave; // the kernel thread gives the connection away
         }

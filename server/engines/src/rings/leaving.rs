@@ -40,7 +40,7 @@ impl RingLoop {
             slot.connection.end_with_next();
             return false;
         };
-        let is_movable = slot.upstream == NO_UPSTREAM && slot.connection.is_movable();
+        let is_movable = slot.upstream == NO_UPSTREAM && heir.may_take(&slot.connection);
         let is_sending = slot.socket.is_sending_bytes();
         if !is_movable || is_sending || slot.socket.cancel_receive(&mut self.ring) {
             return false;

@@ -157,7 +157,7 @@ impl ReadPoll {
             return Some(client);
         }
         let heir = self.poller.shared.heir().filter(|_| client.refused_by != number);
-        let Some(heir) = heir.filter(|_| client.connection.is_movable()) else {
+        let Some(heir) = heir.filter(|heir| heir.may_take(&client.connection)) else {
             return Some(client);
         };
         self.poller.wait_set.forget(&mut client);

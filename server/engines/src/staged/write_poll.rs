@@ -73,7 +73,11 @@ impl WritePoll {
     fn park(&mut self, mut client: BoxedClient) {
         let is_leaving = self.poller.shared.orders.is_issued(Order::Leave);
         // Without an heir, or when that has refused it, it is served on.
-        if is_leaving && client.refused_by != self.poller.shared.heir_number() {
+        let shared = &self.poller.shared;
+        if is_leaving
+            && client.refused_by != shared.heir_number()
+            && (shared.is_finishing() || shared.may_move(&client.connection))
+        {
             return self.poller.outgoing.add(client, Stage::ReadPoll);
         }
         let wait_set = &mut self.poller.wait_set;

@@ -310,10 +310,10 @@ impl Client {
     /// Gives the connection to another engine, if it can be moved. Returns whether it has gone.
     #[cold]
     fn moves(&mut self) -> bool {
-        if self.call.is_out() || self.out.is_some() || !self.connection.is_movable() {
+        let Some(heir) = self.state.loop_context.shared.heir() else { return false };
+        if self.call.is_out() || self.out.is_some() || !heir.may_take(&self.connection) {
             return false;
         }
-        let Some(heir) = self.state.loop_context.shared.heir() else { return false };
         let (place, connection) = (&mut self.socket, &mut self.connection);
         if place.is_none() {
             return false;

@@ -47,6 +47,8 @@ pub enum Asked {
     Reload,
     /// To serve with these settings in addition: `engine.name=fibers`.
     Change(Vec<String>),
+    /// To start its program again, which serves in its place.
+    Upgrade,
     /// To end as after SIGTERM.
     Drain,
 }
@@ -55,8 +57,13 @@ impl Asked {
     const CHANGE: &str = "change";
 
     /// What is asked without more words.
-    fn alone() -> [(&'static str, Self); 3] {
-        [("status", Self::Status), ("reload", Self::Reload), ("drain", Self::Drain)]
+    fn alone() -> [(&'static str, Self); 4] {
+        [
+            ("status", Self::Status),
+            ("reload", Self::Reload),
+            ("upgrade", Self::Upgrade),
+            ("drain", Self::Drain),
+        ]
     }
 
     fn words(&self) -> Vec<String> {

@@ -12,6 +12,7 @@ mod local_redirects;
 mod memory;
 mod moving;
 mod named_files;
+mod packed;
 mod replies;
 mod shared_level;
 mod splits;

@@ -106,7 +106,7 @@ impl ServedConnection {
             && self.refused_by != registry.shared.heir_number()
             && !entry.is_taken()
             && self.parked_call.is_none()
-            && self.connection.is_movable()
+            && registry.shared.may_move(&self.connection)
     }
 
     /// The connection, for another engine.

@@ -27,6 +27,7 @@ use std::task::Waker;
 use std::thread::{Builder, JoinHandle};
 
 use os::event::Wake;
+use session::Connection;
 
 use crate::engine::{Engine, Heir, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
 use crate::jobs::Runner;
@@ -336,6 +337,11 @@ impl Shared {
     /// Who gets the connections, if the loops leave.
     pub(crate) fn heir(&self) -> Option<Arc<dyn Heir>> {
         lock(&self.heir).0.clone()
+    }
+
+    /// Whether there is an heir that can take a connection in this state.
+    pub(crate) fn may_move(&self, connection: &Connection) -> bool {
+        lock(&self.heir).0.as_ref().is_some_and(|heir| heir.may_take(connection))
     }
 
     /// Whether connections are to end with their next responses: they can go to no other engine.

@@ -527,7 +527,7 @@ impl Obey for Reactor {
         for key in self.connections.keys() {
             let Some(slot) = self.connections.get(key) else { continue };
             match &heir {
-                Some(heir) if slot.upstream == NO_UPSTREAM && slot.connection.is_movable() => {
+                Some(heir) if slot.upstream == NO_UPSTREAM && heir.may_take(&slot.connection) => {
                     heir.take(&mut || self.release(key));
                 }
                 Some(_) => {}

@@ -1,0 +1,244 @@
+//! `ropewalk ctl upgrade`: another process serves in the place of one that runs.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use os::guard::Guard;
+use testkit::server_process::{ServerProcess, serve};
+use testkit::{comes_true, install, install_script, wait_until};
+
+use crate::ctl::{Place, ROPEWALK, answer, ask};
+
+/// A file that no socket takes at once.
+const LARGE_BYTES: usize = 8 << 20;
+
+/// A server by a copy of the program, which can be replaced.
+struct Upgradable {
+    place: Place,
+    server: ServerProcess,
+}
+
+/// A server that serves in the place of another.
+struct Follower {
+    process: u32,
+    _guard: Guard,
+}
+
+impl Upgradable {
+    fn start(arguments: &[&str], more: impl Fn(&mut Command)) -> Self {
+        let place = Place::new();
+        fs::write(place.path("a/large"), vec![b'x'; LARGE_BYTES]).unwrap();
+        let program = PathBuf::from(place.path("ropewalk"));
+        install(ROPEWALK.as_ref(), &program);
+        let mut command = place.command_of(&program);
+        more(&mut command);
+        let served = serve(&mut command, place.path("a").as_ref());
+        let server = ServerProcess::start(served.args(arguments));
+        Self { place, server }
+    }
+
+    fn program(&self) -> PathBuf {
+        self.place.path("ropewalk").into()
+    }
+
+    /// Has another process serve.
+    fn upgrade(&self) -> Follower {
+        let (status, out, err) = self.place.ctl(&["upgrade"]);
+        assert_eq!((status, &*err), (0, ""), "{out}");
+        assert!(out.starts_with("serving "), "{out}");
+        let line = out.lines().find_map(|line| line.strip_prefix("it is the process "));
+        let process: u32 = line.expect("its number").parse().unwrap();
+        let guard = Guard::new("kill -s KILL \"$1\"", [process.to_string()]).unwrap();
+        Follower { process, _guard: guard }
+    }
+
+    fn waits_for_end(&mut self) {
+        assert!(comes_true(|| !self.server.is_running()), "the former server has not ended");
+    }
+
+    /// Ends the server that follows.
+    fn drain(self) -> Vec<String> {
+        assert_eq!(self.place.ctl(&["drain"]).0, 0);
+        self.server.wait_for_end()
+    }
+}
+
+/// Whether a request on a new connection is answered, and on one that is kept until an answer says
+/// that it is the last.
+fn keep_asking(address: SocketAddr, has_ended: &AtomicBool) -> u32 {
+    let mut answers = 0;
+    while !has_ended.load(Ordering::Relaxed) {
+        let mut client = TcpStream::connect(address).unwrap();
+        for _ in 0..10 {
+            client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"of a") {
+                let mut some = [0; 512];
+                let count = client.read(&mut some).unwrap();
+                assert_ne!(count, 0, "closed after {}", answer.escape_ascii());
+                answer.extend_from_slice(&some[..count]);
+            }
+            answers += 1;
+            let text = String::from_utf8(answer).unwrap();
+            assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+            if text.contains("\r\nConnection: close\r\n") {
+                break;
+            }
+        }
+    }
+    answers
+}
+
+#[test]
+fn no_client_notices_that_another_process_serves() {
+    let names: Vec<&str> = engines::ENGINES.iter().map(|spec| spec.name).collect();
+    testkit::side_by_side(&names, |name| {
+        if (engines::find(name).unwrap().obstacle)().is_some() {
+            return;
+        }
+        let mut upgradable =
+            Upgradable::start(&["--engine", name, "--set", "timeouts.drain_ms=600000"], |_| {});
+        let (server, address) = (upgradable.server.pid(), upgradable.server.address());
+        let (mut resting, mut silent) = (upgradable.server.connect(), upgradable.server.connect());
+        assert_eq!(ask(&mut resting, "/"), 200);
+        let mut slow = upgradable.server.connect();
+        slow.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        let has_ended = AtomicBool::new(false);
+        let follower = thread::scope(|scope| {
+            let asking = scope.spawn(|| keep_asking(address, &has_ended));
+            let follower = upgradable.upgrade();
+            assert_eq!((ask(&mut resting, "/"), ask(&mut silent, "/")), (200, 200), "{name}");
+            has_ended.store(true, Ordering::Relaxed);
+            assert!(asking.join().unwrap() > 0);
+            follower
+        });
+        let (status, is_last) = answer(&mut slow);
+        assert_eq!(status, 200, "{name}: a download goes on");
+        assert!(is_last || ask(&mut slow, "/") == 200, "{name}");
+        upgradable.waits_for_end();
+        assert_ne!(follower.process, server);
+        assert_eq!(ask(&mut TcpStream::connect(address).unwrap(), "/"), 200, "{name}");
+        let (status, out, _) = upgradable.place.ctl(&["status"]);
+        assert!(status == 0 && out.contains(" requests, "), "{out}");
+        let lines = upgradable.drain();
+        let has = |text: &str| lines.iter().any(|line| line.contains(text));
+        assert!(has("another process serves") && has("stopping: "), "{name}: {lines:?}");
+    });
+}
+
+/// A second time as well, and with listeners that a configuration has added in between.
+#[test]
+fn whoever_follows_can_be_followed() {
+    let mut upgradable = Upgradable::start(&["--engine", "event-loop"], |_| {});
+    let address = upgradable.server.address();
+    let first = upgradable.upgrade();
+    upgradable.waits_for_end();
+    let workers = ["change", "engine.name=event-loop-per-core", "engine.knobs.workers=3"];
+    assert_eq!(upgradable.place.ctl(&workers).0, 0);
+    let second = upgradable.upgrade();
+    let has_ended = || !fs::exists(format!("/proc/{}/fd/0", first.process)).unwrap_or(false);
+    wait_until(has_ended);
+    assert_ne!(first.process, second.process);
+    for _ in 0..20 {
+        assert_eq!(ask(&mut TcpStream::connect(address).unwrap(), "/"), 200);
+    }
+    upgradable.drain();
+}
+
+#[test]
+fn a_program_that_does_not_serve_changes_nothing() {
+    let upgradable = Upgradable::start(&[], |_| {});
+    let check = |script: &str, expected: &str| {
+        install_script(script, &upgradable.program());
+        let (status, out, err) = upgradable.place.ctl(&["upgrade"]);
+        assert_eq!((status, &*out), (1, ""), "{script}");
+        assert!(err.contains(expected), "{script}: {err}");
+        assert_eq!(upgradable.server.status("/"), 200, "{script}");
+    };
+    check("#!/bin/sh\necho 'no such library' >&2\nexit 127\n", "no such library\n");
+    check("#!/bin/sh\nexit 3\n", "the new program has ended: exit status: 3\n");
+    check("#!/bin/sh\nkill -s KILL $$\n", "the new program has ended: signal: 9 (SIGKILL)\n");
+    check("#!/bin/sh\nexec sleep 600\n", "ropewalk does not serve in time\n");
+    fs::remove_file(upgradable.program()).unwrap();
+    let (status, _, err) = upgradable.place.ctl(&["upgrade"]);
+    assert!(status == 1 && err.contains("cannot start ") && err.contains("No such file"), "{err}");
+    assert_eq!(upgradable.server.status("/"), 200);
+    upgradable.server.stop();
+}
+
+#[test]
+fn a_mistake_in_the_configuration_is_told() {
+    let place = Place::new();
+    let program = PathBuf::from(place.path("ropewalk"));
+    install(ROPEWALK.as_ref(), &program);
+    let text = "listen = [\"127.0.0.1:0\"]\n[[host]]\nroot = \"a\"\n";
+    let file = place.path("r.toml");
+    fs::write(&file, text).unwrap();
+    let server =
+        ServerProcess::start(place.command_of(&program).args(["serve", "--config", &file]));
+    for (mistake, expected) in [
+        ("rot = 1\n", "r.toml:4:1: unknown key \"rot\""),
+        ("[limits]\nconnections_max = 100000000\n", "limits.connections_max"),
+    ] {
+        fs::write(&file, format!("{text}{mistake}")).unwrap();
+        let (status, out, err) = place.ctl(&["upgrade"]);
+        assert_eq!((status, &*out), (2, ""), "{err}");
+        assert!(err.contains(expected) && err.lines().count() == 1, "{err}");
+        assert_eq!(server.status("/"), 200);
+    }
+    server.stop();
+}
+
+#[test]
+fn the_service_manager_learns_which_process_serves() {
+    let place = Place::new();
+    let path = place.path("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let told = || {
+        let mut text = [0; 256];
+        let count = manager.recv(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..count]).into_owned()
+    };
+    let upgradable = Upgradable::start(&[], |command| {
+        command.env("NOTIFY_SOCKET", &path);
+    });
+    assert_eq!(told(), "READY=1");
+    let follower = upgradable.upgrade();
+    assert_eq!(told(), format!("MAINPID={}\nREADY=1", follower.process));
+    upgradable.drain();
+}
+
+/// Whichever of the two is killed, the other goes on with what it has.
+#[test]
+fn either_process_may_be_killed() {
+    for is_former in [true, false] {
+        let mut upgradable = Upgradable::start(&[], |_| {});
+        let mut slow = upgradable.server.connect();
+        slow.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        let mut resting = upgradable.server.connect();
+        assert_eq!(ask(&mut resting, "/"), 200);
+        let follower = upgradable.upgrade();
+        assert_eq!(ask(&mut resting, "/"), 200);
+        match is_former {
+            true => {
+                os::signals::send("KILL", &[upgradable.server.pid()]);
+                upgradable.waits_for_end();
+                assert_eq!(ask(&mut resting, "/"), 200);
+                assert_eq!(upgradable.place.ctl(&["drain"]).0, 0);
+            }
+            false => {
+                os::signals::send("KILL", &[follower.process]);
+                assert_eq!(answer(&mut slow).0, 200);
+                drop(slow);
+                upgradable.waits_for_end();
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The change to a new program while the server serves: `ropewalk ctl upgrade`.
+//!
+//! The server starts its program's file again, with the arguments that it was started with itself,
+//! and with one end of a socket that keeps messages apart. By these the successor gets the
+//! listening sockets, and says when it serves beside its predecessor. From then on it gets the
+//! connections, each when it rests: what is known of it (`Connection::pack`), and its descriptor.
+//! The predecessor ends when it has none left, or `timeouts.drain_ms` later.
+//!
+//! Until the successor has read its configuration its standard error is a pipe, so that whoever has
+//! asked for the upgrade is told what is wrong; after that it says so by the socket.
+
+mod predecessor;
+mod successor;
+
+use std::env;
+use std::path::{self, PathBuf};
+
+pub(crate) use predecessor::Predecessor;
+pub(crate) use successor::{Passage, Refusal, Successor};
+
+/// The environment variable by which a successor knows what it was given: the form of the messages,
+/// and the numbers of two descriptors, the socket and what is to be its standard error.
+const VARIABLE: &str = "ROPEWALK_UPGRADE";
+
+/// The form of the messages: others are not understood.
+const FORM: &str = "1";
+
+/// The longest message.
+const MESSAGE_BYTES_MAX: usize = 4096;
+
+// The first byte of a message.
+/// A listening socket: its description, and the descriptor.
+const LISTENER: u8 = b'l';
+/// There are no more listening sockets.
+const ALL_LISTENERS: u8 = b'a';
+/// The successor serves: whether it takes connections (`+`), and what it serves.
+const READY: u8 = b'r';
+/// It does not: the exit status as a digit, and why.
+const FAILED: u8 = b'f';
+/// A connection: what is known of it, and the descriptor.
+const CONNECTION: u8 = b'c';
+
+/// The file of this program, as it was named when it was started: an upgrade replaces it, or what a
+/// link on its way leads to.
+pub(crate) fn program() -> Option<PathBuf> {
+    let named = env::args_os().next().map(PathBuf::from)?;
+    let found = match named.components().count() {
+        1 => {
+            let folders = env::var_os("PATH")?;
+            let mut files = env::split_paths(&folders).map(|folder| folder.join(&named));
+            files.find(|file| file.is_file())?
+        }
+        _ => named,
+    };
+    path::absolute(found).ok()
+}

@@ -1,0 +1,150 @@
+//! The successor's side: what it gets of the server in whose place it comes.
+
+use std::env;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use engines::Handed;
+use os::passing;
+use os::socket::Readiness;
+use session::{Connection, Limits, Tick};
+
+use super::{
+    ALL_LISTENERS, CONNECTION, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, READY, VARIABLE,
+};
+use crate::generation::Taker;
+use crate::report;
+
+/// How long the predecessor may take to send its listening sockets.
+const LISTENERS_MS: u64 = 10_000;
+
+/// The server in whose place this one comes.
+pub(crate) struct Predecessor(OwnedFd);
+
+/// What it has sent.
+struct Message {
+    kind: u8,
+    text: Vec<u8>,
+    descriptor: Option<OwnedFd>,
+}
+
+impl Predecessor {
+    /// The predecessor; none unless this program was started to come in its place. Standard error
+    /// is as the predecessor's from now on.
+    ///
+    /// # Errors
+    /// It was started by a version of this program that cannot be followed.
+    pub(crate) fn find() -> Result<Option<Self>, String> {
+        let Ok(given) = env::var(VARIABLE) else { return Ok(None) };
+        let failed =
+            |why: &dyn std::fmt::Display| format!("cannot come in a server's place: {why}");
+        let words: Vec<&str> = given.split(' ').collect();
+        let &[FORM, socket, errors] = &words[..] else {
+            return Err(failed(&"it is of another version, and has to be stopped and started"));
+        };
+        let take = |number: &str| {
+            let number = number.parse().map_err(|_| failed(&format!("{VARIABLE}={given}")))?;
+            os::inheritance::take(number).map_err(|why| failed(&why))
+        };
+        let socket = take(socket)?;
+        os::inheritance::become_standard_error(take(errors)?).map_err(|why| failed(&why))?;
+        Ok(Some(Self(socket)))
+    }
+
+    /// Its listening sockets, with their descriptions.
+    ///
+    /// # Errors
+    /// It does not send them.
+    pub(crate) fn listeners(&self) -> io::Result<Vec<(String, OwnedFd)>> {
+        let mut listeners = Vec::new();
+        loop {
+            let broken = || io::Error::other("the server that is to be followed says no more");
+            match self.next(LISTENERS_MS)?.ok_or_else(broken)? {
+                Message { kind: LISTENER, text, descriptor: Some(socket) } => {
+                    listeners.push((String::from_utf8_lossy(&text).into_owned(), socket));
+                }
+                Message { kind: ALL_LISTENERS, .. } => return Ok(listeners),
+                _ => return Err(broken()),
+            }
+        }
+    }
+
+    /// Says that this server serves what `description` says, and whether it takes connections.
+    pub(crate) fn say_ready(&self, takes_connections: bool, description: &str) {
+        let sign = if takes_connections { b'+' } else { b'-' };
+        self.say(&[&[READY, sign], description.as_bytes()].concat());
+    }
+
+    /// Says why this server does not serve. 2 is the exit status for a mistake of the user.
+    pub(crate) fn say_failed(&self, exit_status: u8, why: &str) {
+        self.say(&[&[FAILED, b'0' + exit_status], why.as_bytes()].concat());
+    }
+
+    /// If this fails, the predecessor has gone, or takes this process for one that hangs.
+    fn say(&self, message: &[u8]) {
+        let message = &message[..message.len().min(MESSAGE_BYTES_MAX)];
+        let _ = passing::send_with(self.0.as_fd(), message, None);
+    }
+
+    /// Has a thread go on with the connections that come, until the predecessor has ended.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub(crate) fn take_connections(
+        self,
+        taker: Taker,
+        open: Arc<AtomicUsize>,
+        limits: Limits,
+    ) -> io::Result<()> {
+        let take = move || {
+            let mut lost = 0;
+            while let Ok(Some(message)) = self.next(u64::MAX) {
+                lost += u64::from(!take(message, &taker, &open, &limits));
+            }
+            if lost > 0 {
+                report(&format!("{lost} connections of the former server could not be taken"));
+            }
+        };
+        thread::Builder::new().name("upgrade".into()).spawn(take).map(|_| ())
+    }
+
+    /// The next message, for which it waits; none if the predecessor has closed its end.
+    fn next(&self, wait_ms: u64) -> io::Result<Option<Message>> {
+        let mut buffer = [0; MESSAGE_BYTES_MAX];
+        loop {
+            match passing::receive_with(self.0.as_fd(), &mut buffer) {
+                Ok((0, _)) => return Ok(None),
+                Ok((count, descriptor)) => {
+                    let (kind, text) = (buffer[0], buffer[1..count].to_vec());
+                    return Ok(Some(Message { kind, text, descriptor }));
+                }
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                    if !os::socket::wait_ready(self.0.as_fd(), Readiness::Readable, wait_ms)? {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
+                Err(why) => return Err(why),
+            }
+        }
+    }
+}
+
+/// Has the engine go on with a connection. Returns whether it does.
+fn take(message: Message, taker: &Taker, open: &AtomicUsize, limits: &Limits) -> bool {
+    let Message { kind: CONNECTION, text, descriptor: Some(socket) } = message else {
+        return false;
+    };
+    let now = Tick(os::clock::now());
+    let Some(connection) = Connection::unpack(&text, now, limits) else { return false };
+    let Some(heir) = taker.get() else { return false };
+    open.fetch_add(1, Ordering::Relaxed);
+    let mut handed = Some(Handed { connection, socket });
+    let is_taken = heir.take(&mut || handed.take().expect("it is taken once"));
+    if !is_taken {
+        open.fetch_sub(1, Ordering::Relaxed);
+    }
+    is_taken
+}

@@ -1,0 +1,273 @@
+//! The predecessor's side: it starts its successor, and gives it what it has.
+
+use std::env;
+use std::io::{self, PipeReader, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use engines::{Handed, Heir};
+use os::errors::Cause;
+use os::passing;
+use os::socket::{Readiness, wait_ready};
+use session::{Connection, Tick};
+
+use super::{
+    ALL_LISTENERS, CONNECTION, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, READY, VARIABLE,
+};
+use crate::report;
+
+/// How long a successor may take until it serves.
+const READY_US: u64 = 10_000_000;
+
+/// How long a successor may take to take a connection.
+const TAKE_US: u64 = 10_000_000;
+
+/// The pause after which a descriptor is passed again, of which too many are on their way.
+const PAUSE_MS: u64 = 5;
+
+/// A program that has come in the place of this one.
+pub(crate) struct Successor {
+    child: Child,
+    socket: OwnedFd,
+    takes_connections: bool,
+    /// What it serves, where and how.
+    pub(crate) description: String,
+}
+
+/// Why a program has not come in the place of this one.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// What it has said, a line each.
+    pub(crate) lines: Vec<String>,
+    /// 2 after a mistake of the user, else 1.
+    pub(crate) status: u8,
+}
+
+impl Refusal {
+    fn new(line: String) -> Self {
+        Self { lines: vec![line], status: 1 }
+    }
+}
+
+impl Successor {
+    /// Starts a program with the arguments of this one, and waits until it serves.
+    ///
+    /// # Errors
+    /// It does not serve in time. It has ended then.
+    pub(crate) fn start(program: &Path, listeners: &[(String, OwnedFd)]) -> Result<Self, Refusal> {
+        let failed = |why| Refusal::new(format!("cannot start {}: {why}", program.display()));
+        let (ours, mut child, mut said) = spawn(program).map_err(failed)?;
+        let until_us = os::clock::now() + READY_US;
+        let answer = pass(ours.as_fd(), listeners, until_us)
+            .and_then(|()| receive(ours.as_fd(), until_us))
+            .or_else(|why| match why.kind() {
+                // It has ended before it has taken all.
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(Vec::new()),
+                _ => Err(why),
+            });
+        let (status, line) = match answer.as_ref().map(|message| &message[..]) {
+            Ok([READY, sign, description @ ..]) => {
+                return Ok(Self {
+                    child,
+                    socket: ours,
+                    takes_connections: *sign == b'+',
+                    description: String::from_utf8_lossy(description).into_owned(),
+                });
+            }
+            Ok([FAILED, b'2', why @ ..]) => (2, String::from_utf8_lossy(why).into_owned()),
+            Ok([FAILED, _, why @ ..]) => (1, String::from_utf8_lossy(why).into_owned()),
+            Ok([]) => (1, String::new()), // it has ended, and has said why
+            Err(why) if why.kind() == io::ErrorKind::TimedOut => {
+                (1, format!("{} does not serve in time", program.display()))
+            }
+            _ => (1, format!("{} is no server that can follow this one", program.display())),
+        };
+        if answer.as_ref().is_ok_and(Vec::is_empty) {
+            // Its end is near, but its exit status may say more.
+            let _ = wait_ready(said.as_fd(), Readiness::Readable, 1000);
+        }
+        Err(refusal(&mut child, &mut said, line, status))
+    }
+
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Has it end as after SIGTERM: this server is to end, and was followed too late.
+    pub(crate) fn end(self) {
+        os::signals::send("TERM", &[self.process()]);
+    }
+
+    /// Begins to pass connections on, of which there are `open`.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub(crate) fn passage(self, open: Arc<AtomicUsize>) -> io::Result<Passage> {
+        let takes_connections = self.takes_connections;
+        let (sender, receiver) = mpsc::channel();
+        let pass = move || pass_connections(&self, &receiver);
+        let thread = thread::Builder::new().name("upgrade".into()).spawn(pass)?;
+        let way = Arc::new(Way { sender: Mutex::new(Some(sender)), open });
+        Ok(Passage { way, thread, takes_connections })
+    }
+}
+
+/// Starts the program. Returns this end of the socket, and what it says.
+fn spawn(program: &Path) -> io::Result<(OwnedFd, Child, PipeReader)> {
+    let (theirs, ours) = passing::message_pair(16 * MESSAGE_BYTES_MAX)?;
+    let errors = io::stderr().as_fd().try_clone_to_owned()?;
+    let (said, says) = io::pipe()?;
+    let mut command = Command::new(program);
+    let given = format!("{FORM} {} {}", theirs.as_raw_fd(), errors.as_raw_fd());
+    command.args(env::args_os().skip(1)).env(VARIABLE, given).stderr(says);
+    os::inheritance::pass_on(&mut command, vec![theirs, errors]);
+    let child = command.spawn()?;
+    Ok((ours, child, said))
+}
+
+/// Ends a process that has not come in the place of this one, and says why.
+fn refusal(child: &mut Child, said: &mut PipeReader, line: String, status: u8) -> Refusal {
+    let ended = match child.try_wait() {
+        Ok(None) => {
+            let _ = child.kill(); // it has just been there
+            child.wait().ok()
+        }
+        ended => ended.ok().flatten(),
+    };
+    let mut text = String::new();
+    // Whoever it has started may still have the other end.
+    if wait_ready(said.as_fd(), Readiness::Readable, 0).unwrap_or(false) {
+        let mut bytes = vec![0; 16 * MESSAGE_BYTES_MAX];
+        let count = said.read(&mut bytes).unwrap_or(0);
+        text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+    }
+    let own = "ropewalk: ";
+    let lines = text.lines().map(|line| line.strip_prefix(own).unwrap_or(line).to_owned());
+    let mut lines: Vec<String> = lines.chain([line]).filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() {
+        lines.push(format!("the new program has ended: {}", ended.unwrap_or_default()));
+    }
+    let is_mistake = ended.and_then(|ended| ended.code()) == Some(2);
+    Refusal { lines, status: if is_mistake { 2 } else { status } }
+}
+
+fn pass(socket: BorrowedFd<'_>, listeners: &[(String, OwnedFd)], until_us: u64) -> io::Result<()> {
+    for (text, listener) in listeners {
+        let message = [&[LISTENER], text.as_bytes()].concat();
+        send(socket, &message, Some(listener.as_fd()), until_us)?;
+    }
+    send(socket, &[ALL_LISTENERS], None, until_us)
+}
+
+/// Sends a message, and waits for room.
+fn send(
+    socket: BorrowedFd<'_>,
+    message: &[u8],
+    descriptor: Option<BorrowedFd<'_>>,
+    until_us: u64,
+) -> io::Result<()> {
+    loop {
+        match passing::send_with(socket, message, descriptor) {
+            Ok(_) => return Ok(()),
+            Err(_) if os::clock::now() >= until_us => return Err(io::ErrorKind::TimedOut.into()),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                wait_ready(socket, Readiness::Writable, left_ms(until_us))?;
+            }
+            Err(why) if Cause::from_error(&why) == Cause::TooManyPassed => {
+                // Nothing is to be read but the end.
+                wait_ready(socket, Readiness::Readable, PAUSE_MS)?;
+            }
+            Err(why) => return Err(why),
+        }
+    }
+}
+
+/// The next message; nothing if the other side has closed its end.
+fn receive(socket: BorrowedFd<'_>, until_us: u64) -> io::Result<Vec<u8>> {
+    let mut buffer = [0; MESSAGE_BYTES_MAX];
+    loop {
+        match passing::receive_with(socket, &mut buffer) {
+            Ok((count, _)) => return Ok(buffer[..count].to_vec()),
+            Err(why) if why.kind() != io::ErrorKind::WouldBlock => return Err(why),
+            Err(_) if os::clock::now() >= until_us => return Err(io::ErrorKind::TimedOut.into()),
+            Err(_) => {
+                wait_ready(socket, Readiness::Readable, left_ms(until_us))?;
+            }
+        }
+    }
+}
+
+fn left_ms(until_us: u64) -> u64 {
+    until_us.saturating_sub(os::clock::now()).div_ceil(1000)
+}
+
+/// The passage of connections to a successor.
+pub(crate) struct Passage {
+    way: Arc<Way>,
+    thread: JoinHandle<()>,
+    takes_connections: bool,
+}
+
+/// A connection on its way: what is known of it, and its socket.
+type Packed = (Vec<u8>, OwnedFd);
+
+/// The heir of all workers.
+struct Way {
+    /// None when no more is sent.
+    sender: Mutex<Option<Sender<Packed>>>,
+    /// The number of connections that are open in this process.
+    open: Arc<AtomicUsize>,
+}
+
+impl Passage {
+    /// Who takes the connections; none if the successor takes none.
+    pub(crate) fn heir(&self) -> Option<Arc<dyn Heir>> {
+        self.takes_connections.then(|| Arc::clone(&self.way) as Arc<dyn Heir>)
+    }
+
+    /// Waits until all that were given are passed on.
+    pub(crate) fn end(self) {
+        drop(self.way.sender().take());
+        let _ = self.thread.join(); // its panic has been printed
+    }
+}
+
+impl Way {
+    fn sender(&self) -> MutexGuard<'_, Option<Sender<Packed>>> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Heir for Way {
+    fn may_take(&self, connection: &Connection) -> bool {
+        connection.is_at_rest()
+    }
+
+    fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool {
+        let sender = self.sender();
+        let Some(sender) = sender.as_ref() else { return false };
+        let Handed { connection, socket } = release();
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        let packed = connection.pack(Tick(os::clock::now()));
+        let packed = packed.expect("only those are taken that rest");
+        sender.send((packed, socket)).is_ok()
+    }
+}
+
+fn pass_connections(successor: &Successor, connections: &Receiver<Packed>) {
+    let mut lost = 0;
+    for (packed, socket) in connections {
+        let message = [&[CONNECTION], &packed[..]].concat();
+        let until_us = os::clock::now() + TAKE_US;
+        let sent = send(successor.socket.as_fd(), &message, Some(socket.as_fd()), until_us);
+        lost += u64::from(sent.is_err());
+    }
+    if lost > 0 {
+        report(&format!("{lost} connections are closed: the new server does not take them"));
+    }
+}
