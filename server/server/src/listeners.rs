@@ -61,6 +61,19 @@ enum Dealing {
     ByCpu,
 }
 
+/// The options of all listeners, by what is configured: `backlog`, `defer_accept_s`,
+/// `unsent_bytes_max`.
+fn options([backlog, defer_accept_s, unsent_bytes_max]: [u32; 3]) -> ListenOptions {
+    ListenOptions {
+        backlog,
+        reuse_port: true,
+        defer_accept_s,
+        no_delay: true,
+        unsent_bytes_max,
+        ipv6_only: true,
+    }
+}
+
 impl Dealing {
     fn from_word(word: &str) -> Option<Self> {
         match word {
@@ -171,17 +184,10 @@ impl Listeners {
             return None;
         };
         let numbers = numbers.iter().map(|word| word.parse().ok()).collect::<Option<Vec<_>>>()?;
-        let &[backlog, defer_accept_s, unsent_bytes_max] = &numbers[..] else { return None };
+        let numbers: [u32; 3] = numbers.try_into().ok()?;
         let (index, row): (usize, usize) = (index.parse().ok()?, row.parse().ok()?);
         if index == self.places.len() {
-            let options = ListenOptions {
-                backlog,
-                reuse_port: true,
-                defer_accept_s,
-                no_delay: true,
-                unsent_bytes_max,
-                ipv6_only: true,
-            };
+            let options = options(numbers);
             self.places.push(Place {
                 configured: configured.parse().ok()?,
                 addresses: Vec::new(),
@@ -253,14 +259,9 @@ impl Listeners {
         rows: usize,
         settings: &SocketSettings,
     ) -> Result<&Place, StartError> {
-        let options = ListenOptions {
-            backlog: settings.backlog as u32,
-            reuse_port: true,
-            defer_accept_s: settings.defer_accept_s as u32,
-            no_delay: true,
-            unsent_bytes_max: settings.unsent_bytes_max as u32,
-            ipv6_only: true,
-        };
+        let SocketSettings { backlog, defer_accept_s, unsent_bytes_max, .. } = settings;
+        let numbers = [backlog, defer_accept_s, unsent_bytes_max];
+        let options = options(numbers.map(|number| *number as u32));
         let mut places = self.places.iter().enumerate();
         let is_free = |(index, place): &(usize, &Place)| {
             place.configured == address && !self.used.contains(index)

@@ -332,14 +332,14 @@ impl Server {
 }
 
 /// Waits until workers that leave accept no more, so that who connects from now on is served by
-/// others. Those that a file system holds up are not waited for.
+/// others. Those that an application or a file system holds up are not waited for.
 fn wait_until_left(leaving: &mut dyn Iterator<Item = &mut Generation>) {
     const TURN: Duration = Duration::from_millis(1);
     let until_us = os::clock::now() + LEAVE_US_MAX;
     for generation in leaving {
         while !generation.has_left() {
             if os::clock::now() >= until_us {
-                return report("former workers still accept: probably a file system holds them up");
+                return report("former workers may still accept: something holds them up");
             }
             std::thread::sleep(TURN);
         }

@@ -156,6 +156,13 @@ pub(crate) fn ask(client: &mut TcpStream, path: &str) -> u16 {
 
 /// The status of a whole answer, and whether it says that it is the last.
 pub(crate) fn answer(client: &mut TcpStream) -> (u16, bool) {
+    let head = take_response(client);
+    (head[9..12].parse().unwrap(), head.contains("\r\nConnection: close\r\n"))
+}
+
+/// Reads a whole response, or its rest from a place in its head on. Returns what it has read of the
+/// head.
+pub(crate) fn take_response(client: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -166,7 +173,7 @@ pub(crate) fn answer(client: &mut TcpStream) -> (u16, bool) {
     let of_field = |line: &str| line.strip_prefix("Content-Length: ")?.parse().ok();
     let length = head.lines().find_map(of_field).expect("a length");
     client.read_exact(&mut vec![0; length]).unwrap();
-    (head[9..12].parse().unwrap(), head.contains("\r\nConnection: close\r\n"))
+    head
 }
 
 fn free_address() -> SocketAddr {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use testkit::sockets::{CLOSE_WAIT, ESTABLISHED, TcpSocket, tcp_sockets};
 use testkit::{Temporary, comes_true, wait_until};
 
+use crate::ctl::take_response;
 use crate::ropewalk;
 use crate::server_process::for_each_engine;
 
@@ -77,7 +78,7 @@ impl Unread {
                 let read = stream.read_exact(&mut status);
                 read.unwrap_or_else(|why| panic!("{what:?}: request {number}: {why}"));
                 assert_eq!(&status, b"HTTP/1.1 200 OK", "{what:?}");
-                skip_response(&mut stream);
+                take_response(&mut stream);
             }
         }
     }
@@ -141,19 +142,6 @@ impl Drop for Unread {
         let _ = self.child.kill(); // the server has ended unless the test failed
         let _ = self.child.wait();
     }
-}
-
-/// Reads the rest of a response whose first bytes have been read.
-fn skip_response(stream: &mut TcpStream) {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).unwrap();
-    let len = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
-    stream.read_exact(&mut vec![0; len.parse().unwrap()]).unwrap();
 }
 
 #[test]

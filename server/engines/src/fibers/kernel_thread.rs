@@ -255,12 +255,14 @@ impl KernelThread {
         if mem::take(&mut fiber.is_watched) {
             let _ = cluster.epoll.remove(fiber.socket.as_fd()); // it is in the set
         }
+        // It may be another by now than the one for which the fiber was found to be ready.
+        let heir = cluster.shared.heir().filter(|heir| heir.may_take(&fiber.connection));
         let mut fiber = Some(fiber);
         let mut release = || {
             let fiber = fiber.take().expect("a connection is released once");
             Handed { connection: fiber.connection, socket: fiber.socket }
         };
-        let has_gone = cluster.shared.heir().is_some_and(|heir| heir.take(&mut release));
+        let has_gone = heir.is_some_and(|heir| heir.take(&mut release));
         match fiber {
             Some(mut fiber) if !has_gone => {
                 fiber.is_moving = false;

@@ -237,6 +237,9 @@ impl Child {
         let is_leaving = self.board.orders.is_issued(Order::Leave);
         if is_leaving || self.board.orders.is_issued(Order::StopAccepting) {
             self.listeners.clear();
+            if self.row.close() {
+                self.board.wake.notify(); // the master waits for it
+            }
         }
         if is_leaving {
             self.registry.shared.orders.issue(Order::Leave);

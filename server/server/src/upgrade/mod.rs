@@ -13,7 +13,12 @@ mod predecessor;
 mod successor;
 
 use std::env;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{self, PathBuf};
+
+use os::passing;
+use os::socket::{Readiness, wait_ready};
 
 pub(crate) use predecessor::Predecessor;
 pub(crate) use successor::{Passage, Refusal, Successor};
@@ -39,6 +44,36 @@ const READY: u8 = b'r';
 const FAILED: u8 = b'f';
 /// A connection: what is known of it, and the descriptor.
 const CONNECTION: u8 = b'c';
+
+/// A message that has come.
+struct Message {
+    kind: u8,
+    text: Vec<u8>,
+    descriptor: Option<OwnedFd>,
+}
+
+/// Waits for the next message; none if the other side has closed its end.
+fn receive(socket: BorrowedFd<'_>, until_us: u64) -> io::Result<Option<Message>> {
+    let mut buffer = [0; MESSAGE_BYTES_MAX];
+    loop {
+        match passing::receive_with(socket, &mut buffer) {
+            Ok((0, _)) => return Ok(None),
+            Ok((count, descriptor)) => {
+                let (kind, text) = (buffer[0], buffer[1..count].to_vec());
+                return Ok(Some(Message { kind, text, descriptor }));
+            }
+            Err(why) if why.kind() != io::ErrorKind::WouldBlock => return Err(why),
+            Err(_) if os::clock::now() >= until_us => return Err(io::ErrorKind::TimedOut.into()),
+            Err(_) => {
+                wait_ready(socket, Readiness::Readable, left_ms(until_us))?;
+            }
+        }
+    }
+}
+
+fn left_ms(until_us: u64) -> u64 {
+    until_us.saturating_sub(os::clock::now()).div_ceil(1000)
+}
 
 /// The file of this program, as it was named when it was started: an upgrade replaces it, or what a
 /// link on its way leads to.

@@ -9,27 +9,20 @@ use std::thread;
 
 use engines::Handed;
 use os::passing;
-use os::socket::Readiness;
 use session::{Connection, Limits, Tick};
 
 use super::{
-    ALL_LISTENERS, CONNECTION, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, READY, VARIABLE,
+    ALL_LISTENERS, CONNECTION, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, Message, READY, VARIABLE,
+    receive,
 };
 use crate::generation::Taker;
 use crate::report;
 
 /// How long the predecessor may take to send its listening sockets.
-const LISTENERS_MS: u64 = 10_000;
+const LISTENERS_US: u64 = 10_000_000;
 
 /// The server in whose place this one comes.
 pub(crate) struct Predecessor(OwnedFd);
-
-/// What it has sent.
-struct Message {
-    kind: u8,
-    text: Vec<u8>,
-    descriptor: Option<OwnedFd>,
-}
 
 impl Predecessor {
     /// The predecessor; none unless this program was started to come in its place. Standard error
@@ -59,10 +52,11 @@ impl Predecessor {
     /// # Errors
     /// It does not send them.
     pub(crate) fn listeners(&self) -> io::Result<Vec<(String, OwnedFd)>> {
+        let until_us = os::clock::now() + LISTENERS_US;
         let mut listeners = Vec::new();
         loop {
             let broken = || io::Error::other("the server that is to be followed says no more");
-            match self.next(LISTENERS_MS)?.ok_or_else(broken)? {
+            match receive(self.0.as_fd(), until_us)?.ok_or_else(broken)? {
                 Message { kind: LISTENER, text, descriptor: Some(socket) } => {
                     listeners.push((String::from_utf8_lossy(&text).into_owned(), socket));
                 }
@@ -101,7 +95,7 @@ impl Predecessor {
     ) -> io::Result<()> {
         let take = move || {
             let mut lost = 0;
-            while let Ok(Some(message)) = self.next(u64::MAX) {
+            while let Ok(Some(message)) = receive(self.0.as_fd(), u64::MAX) {
                 lost += u64::from(!take(message, &taker, &open, &limits));
             }
             if lost > 0 {
@@ -109,26 +103,6 @@ impl Predecessor {
             }
         };
         thread::Builder::new().name("upgrade".into()).spawn(take).map(|_| ())
-    }
-
-    /// The next message, for which it waits; none if the predecessor has closed its end.
-    fn next(&self, wait_ms: u64) -> io::Result<Option<Message>> {
-        let mut buffer = [0; MESSAGE_BYTES_MAX];
-        loop {
-            match passing::receive_with(self.0.as_fd(), &mut buffer) {
-                Ok((0, _)) => return Ok(None),
-                Ok((count, descriptor)) => {
-                    let (kind, text) = (buffer[0], buffer[1..count].to_vec());
-                    return Ok(Some(Message { kind, text, descriptor }));
-                }
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
-                    if !os::socket::wait_ready(self.0.as_fd(), Readiness::Readable, wait_ms)? {
-                        return Err(io::ErrorKind::TimedOut.into());
-                    }
-                }
-                Err(why) => return Err(why),
-            }
-        }
     }
 }
 

@@ -17,7 +17,8 @@ use os::socket::{Readiness, wait_ready};
 use session::{Connection, Tick};
 
 use super::{
-    ALL_LISTENERS, CONNECTION, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, READY, VARIABLE,
+    ALL_LISTENERS, CONNECTION, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, Message, READY, VARIABLE,
+    left_ms, receive,
 };
 use crate::report;
 
@@ -67,11 +68,12 @@ impl Successor {
             .and_then(|()| receive(ours.as_fd(), until_us))
             .or_else(|why| match why.kind() {
                 // It has ended before it has taken all.
-                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(Vec::new()),
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(None),
                 _ => Err(why),
             });
-        let (status, line) = match answer.as_ref().map(|message| &message[..]) {
-            Ok([READY, sign, description @ ..]) => {
+        let (status, line) = match &answer {
+            Ok(Some(Message { kind: READY, text, .. })) => {
+                let (sign, description) = text.split_first().unwrap_or((&b'-', &[]));
                 return Ok(Self {
                     child,
                     socket: ours,
@@ -79,18 +81,21 @@ impl Successor {
                     description: String::from_utf8_lossy(description).into_owned(),
                 });
             }
-            Ok([FAILED, b'2', why @ ..]) => (2, String::from_utf8_lossy(why).into_owned()),
-            Ok([FAILED, _, why @ ..]) => (1, String::from_utf8_lossy(why).into_owned()),
-            Ok([]) => (1, String::new()), // it has ended, and has said why
+            Ok(Some(Message { kind: FAILED, text, .. })) => {
+                let (digit, why) = text.split_first().unwrap_or((&b'1', &[]));
+                let status = if *digit == b'2' { 2 } else { 1 };
+                (status, String::from_utf8_lossy(why).into_owned())
+            }
+            Ok(None) => {
+                // Its end is near, but its exit status may say more.
+                let _ = wait_ready(said.as_fd(), Readiness::Readable, 1000);
+                (1, String::new())
+            }
             Err(why) if why.kind() == io::ErrorKind::TimedOut => {
                 (1, format!("{} does not serve in time", program.display()))
             }
             _ => (1, format!("{} is no server that can follow this one", program.display())),
         };
-        if answer.as_ref().is_ok_and(Vec::is_empty) {
-            // Its end is near, but its exit status may say more.
-            let _ = wait_ready(said.as_fd(), Readiness::Readable, 1000);
-        }
         Err(refusal(&mut child, &mut said, line, status))
     }
 
@@ -185,25 +190,6 @@ fn send(
             Err(why) => return Err(why),
         }
     }
-}
-
-/// The next message; nothing if the other side has closed its end.
-fn receive(socket: BorrowedFd<'_>, until_us: u64) -> io::Result<Vec<u8>> {
-    let mut buffer = [0; MESSAGE_BYTES_MAX];
-    loop {
-        match passing::receive_with(socket, &mut buffer) {
-            Ok((count, _)) => return Ok(buffer[..count].to_vec()),
-            Err(why) if why.kind() != io::ErrorKind::WouldBlock => return Err(why),
-            Err(_) if os::clock::now() >= until_us => return Err(io::ErrorKind::TimedOut.into()),
-            Err(_) => {
-                wait_ready(socket, Readiness::Readable, left_ms(until_us))?;
-            }
-        }
-    }
-}
-
-fn left_ms(until_us: u64) -> u64 {
-    until_us.saturating_sub(os::clock::now()).div_ceil(1000)
 }
 
 /// The passage of connections to a successor.

@@ -197,9 +197,14 @@ impl Registry {
 
     /// Gives a connection to another engine; returns it if that takes no more.
     #[cold]
-    pub(crate) fn give(&self, arrival: Arrival, connection: Connection) -> Option<Arrival> {
-        let mut given = Some((arrival, connection));
+    pub(crate) fn give(&self, mut arrival: Arrival, connection: Connection) -> Option<Arrival> {
         let (number, heir) = (self.shared.heir_number(), self.shared.heir());
+        // It may be another by now than the one for which the connection was found to be ready.
+        if heir.as_ref().is_some_and(|heir| !heir.may_take(&connection)) {
+            arrival.begun = Some(Box::new(connection));
+            return Some(arrival);
+        }
+        let mut given = Some((arrival, connection));
         let is_ready = given.as_ref().is_some_and(|(arrival, _)| {
             os::socket::set_blocking(arrival.entry.socket(), false).is_ok()
         });
