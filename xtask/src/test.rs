@@ -36,6 +36,9 @@ pub(crate) const AT_A_TIME: usize = 2;
 /// No test program takes so long, however busy the machine is.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
+/// The number of lines that are repeated of a program that fails.
+const FAILURE_LINES_MAX: usize = 100;
+
 /// Runs the tests; the error names what failed, unless Cargo has printed it.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if arguments.first().is_some_and(|first| first == "--help") {
@@ -59,7 +62,7 @@ fn all(list: &Path) -> Result<(), Failure> {
             Ok((status, printed)) => {
                 let printed = String::from_utf8_lossy(&printed);
                 print!("\n     Running {}\n{printed}", program.name);
-                (!status.success()).then(|| status.to_string())
+                (!status.success()).then(|| format!("{status}\n{}", failures(&printed)))
             }
             Err(why) => Some(format!("{}: {why}", program.path.display())),
         };
@@ -71,6 +74,23 @@ fn all(list: &Path) -> Result<(), Failure> {
     let documentation = test_examples(&with_examples, list);
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if failed.is_empty() { documentation } else { Err(failed.join("\n").into()) }
+}
+
+/// What a test program says of its failures at its end, without the calls that led to them: the
+/// whole output may be too long for the place where it is kept.
+fn failures(whole: &str) -> String {
+    let is_call = |line: &str| {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        let number = first.strip_suffix(':').unwrap_or_default();
+        first == "at" || number.parse::<u32>().is_ok()
+    };
+    let reported = whole.split_once("\nfailures:\n").map_or(whole, |(_, reported)| reported);
+    let lines: Vec<&str> = reported.lines().filter(|line| !is_call(line)).collect();
+    let last = &lines[lines.len().saturating_sub(FAILURE_LINES_MAX)..];
+    let left_out = lines.len() - last.len();
+    let note = (left_out > 0).then(|| format!("[{left_out} lines before]"));
+    let note = note.as_deref().into_iter();
+    note.chain(last.iter().copied()).collect::<Vec<_>>().join("\n")
 }
 
 /// Runs the examples in the documentation of packages. Cargo would look for examples in all others,
@@ -208,6 +228,44 @@ mod tests {
     os two (a check of os two)
 ";
         assert_eq!(summary(&all), expected);
+    }
+
+    #[test]
+    fn failures_are_repeated_without_the_calls() {
+        let printed = "running 2 tests
+test one ... FAILED
+test two ... ok
+
+failures:
+
+---- one stdout ----
+thread 'one' (7) panicked at src/lib.rs:9:5:
+it is wrong
+stack backtrace:
+   0: __rustc::rust_begin_unwind
+   1: core::panicking::panic_fmt
+             at /rustc/library/core/src/panicking.rs:80:14
+note: Some details are omitted
+
+failures:
+    one
+
+test result: FAILED. 1 passed; 1 failed
+";
+        let expected = "
+---- one stdout ----
+thread 'one' (7) panicked at src/lib.rs:9:5:
+it is wrong
+stack backtrace:
+note: Some details are omitted
+
+failures:
+    one
+
+test result: FAILED. 1 passed; 1 failed";
+        assert_eq!(failures(printed), expected);
+        let many: String = (0..=FAILURE_LINES_MAX).map(|at| format!("line {at}\n")).collect();
+        assert!(failures(&many).starts_with("[1 lines before]\nline 1\n"));
     }
 
     #[test]

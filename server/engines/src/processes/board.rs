@@ -71,8 +71,6 @@ const COMMAND: usize = 2;
 const ERROR: usize = 3;
 /// The call of an application that the process has, or waits for.
 const CALL: usize = 4;
-/// 1 once the process, which serves, has closed its listeners by order.
-const CLOSED: usize = 5;
 
 impl Board {
     pub(super) fn new(processes_max: usize) -> io::Result<Self> {
@@ -153,7 +151,6 @@ impl ProcessRow {
         self.0[RESTS_SINCE].store(0, Ordering::Relaxed);
         self.0[COMMAND].store(Command::None as u64, Ordering::Relaxed);
         self.0[ERROR].store(0, Ordering::Relaxed);
-        self.0[CLOSED].store(0, Ordering::Relaxed);
         self.set_call(0, CallState::None);
         self.set_state(state);
     }
@@ -176,22 +173,14 @@ impl ProcessRow {
         }
     }
 
-    /// Records that the process accepts no more. Returns whether that is new.
-    pub(super) fn close(self) -> bool {
-        self.0[CLOSED].swap(1, Ordering::AcqRel) == 0
-    }
-
-    /// Whether the process may still accept a connection, maybe after the one that it serves.
-    pub(super) fn may_accept(self) -> bool {
-        self.state() != State::Ending && self.0[CLOSED].load(Ordering::Acquire) == 0
-    }
-
+    /// Records the state. A process that waits again looks for orders after it, and the master for
+    /// processes that wait after an order: one of them sees the other.
     pub(super) fn set_state(self, state: State) {
-        self.0[STATE].store(state as u64, Ordering::Release);
+        self.0[STATE].store(state as u64, Ordering::SeqCst);
     }
 
     pub(super) fn state(self) -> State {
-        match self.0[STATE].load(Ordering::Acquire) {
+        match self.0[STATE].load(Ordering::SeqCst) {
             0 => State::Waiting,
             1 => State::Serving,
             _ => State::Ending,

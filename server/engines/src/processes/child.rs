@@ -24,8 +24,9 @@ use crate::parts::loops::clock::timeout_ms;
 const SIGNAL_KEY: u64 = u64::MAX;
 const SOCKET_KEY: u64 = u64::MAX - 1;
 
-/// The number of listeners handled after one wait; more are handled after the next.
-const EVENTS_MAX: usize = 16;
+/// The number of listeners handled after one wait: the arrival at the first has woken this process,
+/// that at a second has woken another.
+const EVENTS_MAX: usize = 1;
 
 /// The interval, in milliseconds, at which a process with open files checks whether they are still
 /// requested.
@@ -97,22 +98,18 @@ impl Child {
         let mut events = EventBuffer::with_capacity(EVENTS_MAX);
         while !self.is_done() {
             epoll.wait(&mut events, self.housekeeping_ms().map(|ms| ms as u32))?;
-            if events.is_empty() {
-                self.is_untidy = false;
-                self.do_housekeeping();
-            }
-            let mut is_called = false;
-            for event in events.iter() {
-                match event.key {
-                    SIGNAL_KEY => is_called = true,
-                    // In spite of any order: no other process was woken for this arrival.
-                    listener => self.accept(listener as usize)?,
+            match events.iter().next().map(|event| event.key) {
+                None => {
+                    self.is_untidy = false;
+                    self.do_housekeeping();
                 }
-            }
-            if is_called {
-                self.clear_signals();
-                // A process that was woken for an arrival may have been killed.
-                (0..self.listeners.len()).try_for_each(|listener| self.accept(listener))?;
+                Some(SIGNAL_KEY) => {
+                    self.clear_signals();
+                    // A process that was woken for an arrival may have been killed.
+                    (0..self.listeners.len()).try_for_each(|listener| self.accept(listener))?;
+                }
+                // In spite of any order: no other process was woken for this arrival.
+                Some(listener) => self.accept(listener as usize)?,
             }
         }
         Ok(())
@@ -165,6 +162,7 @@ impl Child {
                 self.serve(socket, peer)?;
                 self.row.set_command(Command::None); // any command concerned that connection
                 self.row.set_state(State::Waiting);
+                self.close_if_ordered(); // the client may have gone before the order was seen
                 self.row.rest(None);
                 self.board.change();
                 Ok(())
@@ -234,14 +232,8 @@ impl Child {
     /// (`parts/loops/obey.rs`), which carries out an order once: a process serves a connection at a
     /// time, and the orders hold for the next one, too.
     fn obey(&mut self, entry: &Entry) {
-        let is_leaving = self.board.orders.is_issued(Order::Leave);
-        if is_leaving || self.board.orders.is_issued(Order::StopAccepting) {
-            self.listeners.clear();
-            if self.row.close() {
-                self.board.wake.notify(); // the master waits for it
-            }
-        }
-        if is_leaving {
+        self.close_if_ordered();
+        if self.board.orders.is_issued(Order::Leave) {
             self.registry.shared.orders.issue(Order::Leave);
         }
         if self.board.orders.is_issued(Order::Drain) {
@@ -257,6 +249,13 @@ impl Child {
                 true => self.row.set_command(Command::None),
                 false => self.decline(),
             }
+        }
+    }
+
+    /// Closes the listeners if the process is to accept no more.
+    fn close_if_ordered(&mut self) {
+        if [Order::Leave, Order::StopAccepting].iter().any(|it| self.board.orders.is_issued(*it)) {
+            self.listeners.clear();
         }
     }
 

@@ -296,7 +296,7 @@ impl Obey<&'static AtomicU64> for Master {
     }
 
     fn have_others_left(&self) -> bool {
-        !self.pool.may_accept()
+        self.pool.waiting() == 0
     }
 
     /// Takes the connections that wait in the queues, for each of which a process is forked, and

@@ -97,11 +97,6 @@ impl Pool {
         self.living().filter(|slot| slot.row.state() == State::Waiting).count()
     }
 
-    /// Whether a process may still accept a connection.
-    pub(super) fn may_accept(&self) -> bool {
-        self.living().any(|slot| slot.row.may_accept())
-    }
-
     /// Forks a process that does `work`.
     pub(super) fn fork(
         &mut self,

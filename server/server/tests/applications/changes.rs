@@ -242,7 +242,7 @@ fn config_of(directory: &Temporary, application: SocketAddr, engine: &str) -> Co
         format!("host.route=[{{ path = \"/app/**\", proxy = [\"http://{application}\"] }}]");
     let engine = format!("engine.name={engine}");
     // What cannot be moved may take its time.
-    let timeouts = ["timeouts.drain_ms=600000", "timeouts.head_ms=5000"];
+    let timeouts = ["timeouts.drain_ms=600000", "timeouts.head_ms=15000"];
     config(directory, &[&engine, &route, timeouts[0], timeouts[1]])
 }
 
