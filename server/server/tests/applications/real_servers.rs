@@ -3,6 +3,7 @@
 //! two programs, which answer with the last name of the path as if that was a file.
 
 use std::fs;
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -156,6 +157,18 @@ fn own_host() -> Ipv4Addr {
     Ipv4Addr::new(127, 64 | high >> 2, low, number)
 }
 
+/// The target of the requests that ask whether a server is ready.
+const READY: &str = "/ready";
+
+/// Whether a server answers: one that listens may still begin anew, and reset who has connected.
+fn answers(address: SocketAddr) -> io::Result<bool> {
+    let mut stream = TcpStream::connect(address)?;
+    write!(stream, "GET {READY} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(answer.starts_with(b"HTTP/1.1 "))
+}
+
 /// A server that runs.
 pub(crate) struct RealServer {
     kind: &'static Kind,
@@ -199,7 +212,7 @@ impl RealServer {
         let process = command.spawn().unwrap();
         let guard = Guard::new("kill -s TERM \"$1\"", [process.id().to_string()]).unwrap();
         let server = Self { kind, address, directory, process, _guard: guard };
-        assert!(comes_true(|| TcpStream::connect(address).is_ok()), "{}", kind.tool.name);
+        assert!(comes_true(|| answers(address).unwrap_or(false)), "{}", kind.tool.name);
         server
     }
 
@@ -212,8 +225,8 @@ impl RealServer {
         fs::read_to_string(self.directory.path().join("log")).unwrap()
     }
 
-    /// Ends the server. Returns the targets of all requests that it has read; of what it could not
-    /// read as a request, the line in its log.
+    /// Ends the server. Returns the targets of all requests that it has read, but not of those at
+    /// its start; of what it could not read as a request, the line in its log.
     pub(crate) fn stop(mut self) -> Vec<String> {
         os::signals::send("TERM", &[self.process.id()]);
         self.process.wait().unwrap();
@@ -223,7 +236,8 @@ impl RealServer {
             let target = line.split_once(before)?.1.split_once(behind)?.0;
             Some(target.to_owned())
         };
-        log.lines().map(|line| target(line).unwrap_or_else(|| line.to_owned())).collect()
+        let targets = log.lines().map(|line| target(line).unwrap_or_else(|| line.to_owned()));
+        targets.filter(|target| target != READY).collect()
     }
 }
 
