@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -149,7 +149,11 @@ pub(crate) const KINDS: [Kind; 7] = [
     },
 ];
 
-/// A loopback address for one server: two that were started at once could choose the same port.
+/// The port of all servers, each of which has a host of its own. It is below those that the system
+/// chooses, one of which another program may have on all hosts.
+const PORT: u16 = 10_080;
+
+/// A loopback address for one server.
 fn own_host() -> Ipv4Addr {
     static SERVERS: AtomicU8 = AtomicU8::new(0);
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -194,8 +198,7 @@ impl RealServer {
         for name in files {
             directory.file(&format!("site/app/{name}"), name);
         }
-        // A port that was free is free: nothing else on the machine uses this host.
-        let address = TcpListener::bind((own_host(), 0)).unwrap().local_addr().unwrap();
+        let address = SocketAddr::new(own_host().into(), PORT);
         let path = directory.path().display().to_string();
         let fill = |text: &str| {
             let text = text.replace("{dir}", &path).replace("{at}", &address.to_string());

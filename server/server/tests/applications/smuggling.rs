@@ -23,6 +23,9 @@ use crate::{ask, under_test};
 enum Fate {
     /// It is answered by the front with 4xx or 5xx, and ends its connection.
     Refused,
+    /// Its head is good and its body is not: the front refuses it, or the application has answered
+    /// the head before that was seen. It ends its connection.
+    Broken,
     /// It is one request, and what follows its body is the next.
     Taken,
     /// It is answered; whether the next one is as well is the application's affair.
@@ -31,7 +34,7 @@ enum Fate {
     Unfinished,
 }
 
-use Fate::{Either, Refused, Taken, Unfinished};
+use Fate::{Broken, Either, Refused, Taken, Unfinished};
 
 /// Requests. `P` at the beginning stands for `POST` with a target and `Host`, `G` for `GET` alike,
 /// `{target}` for the target, `{hidden}` for the request that is hidden, and `{length}` and `{hex}`
@@ -84,17 +87,17 @@ const REQUESTS: &[(Fate, &str)] = &[
          Transfer-Encoding: x\r\nHost: other\r\nConnection: close\r\nX: y\r\n\r\n",
     ),
     (Taken, "PTransfer-Encoding: chunked\r\n\r\n000000{hex}\r\n{hidden}\r\n000\r\n\r\n"),
-    (Refused, "PTransfer-Encoding: chunked\r\n\r\n+{hex}\r\n{hidden}\r\n0\r\n\r\n"),
-    (Refused, "PTransfer-Encoding: chunked\r\n\r\n0x{hex}\r\n{hidden}\r\n0\r\n\r\n"),
-    (Refused, "PTransfer-Encoding: chunked\r\n\r\n {hex}\r\n{hidden}\r\n0\r\n\r\n"),
-    (Refused, "PTransfer-Encoding: chunked\r\n\r\n{hex}\n{hidden}\n0\n\n"),
-    (Refused, "PTransfer-Encoding: chunked\r\n\r\n{hex};a\nb\r\n{hidden}\r\n0\r\n\r\n"),
-    (Refused, "PTransfer-Encoding: chunked\r\n\r\n{hex};a\rb\r\n{hidden}\r\n0\r\n\r\n"),
-    (Refused, "PTransfer-Encoding: chunked\r\n\r\n-1\r\n{hidden}\r\n0\r\n\r\n"),
-    (Refused, "PTransfer-Encoding: chunked\r\n\r\n10000000000000000\r\n{hidden}\r\n0\r\n\r\n"),
-    (Refused, "PTransfer-Encoding: chunked\r\n\r\n3\r\n{hidden}\r\n0\r\n\r\n"),
-    (Refused, "PTransfer-Encoding: chunked\r\n\r\n{hex}\r\n{hidden}0\r\n\r\n"),
-    (Refused, "PTransfer-Encoding: chunked\r\n\r\n\r\n{hidden}\r\n0\r\n\r\n"),
+    (Broken, "PTransfer-Encoding: chunked\r\n\r\n+{hex}\r\n{hidden}\r\n0\r\n\r\n"),
+    (Broken, "PTransfer-Encoding: chunked\r\n\r\n0x{hex}\r\n{hidden}\r\n0\r\n\r\n"),
+    (Broken, "PTransfer-Encoding: chunked\r\n\r\n {hex}\r\n{hidden}\r\n0\r\n\r\n"),
+    (Broken, "PTransfer-Encoding: chunked\r\n\r\n{hex}\n{hidden}\n0\n\n"),
+    (Broken, "PTransfer-Encoding: chunked\r\n\r\n{hex};a\nb\r\n{hidden}\r\n0\r\n\r\n"),
+    (Broken, "PTransfer-Encoding: chunked\r\n\r\n{hex};a\rb\r\n{hidden}\r\n0\r\n\r\n"),
+    (Broken, "PTransfer-Encoding: chunked\r\n\r\n-1\r\n{hidden}\r\n0\r\n\r\n"),
+    (Broken, "PTransfer-Encoding: chunked\r\n\r\n10000000000000000\r\n{hidden}\r\n0\r\n\r\n"),
+    (Broken, "PTransfer-Encoding: chunked\r\n\r\n3\r\n{hidden}\r\n0\r\n\r\n"),
+    (Broken, "PTransfer-Encoding: chunked\r\n\r\n{hex}\r\n{hidden}0\r\n\r\n"),
+    (Broken, "PTransfer-Encoding: chunked\r\n\r\n\r\n{hidden}\r\n0\r\n\r\n"),
     (Unfinished, "PTransfer-Encoding: chunked\r\n\r\nfffffff\r\n{hidden}"),
     (Unfinished, "PContent-Length: 100000000\r\n\r\n{hidden}"),
     // Who is asked.
@@ -213,6 +216,9 @@ fn check_request(server: &Server, request: &str, number: usize, fate: Fate, cont
     assert!(!text.contains("hidden"), "{context}: {text}");
     match (fate, &*responses) {
         (Refused, [only]) => assert!((400..=599).contains(&only.status), "{context}: {text}"),
+        (Broken, [only]) => {
+            assert!(only.status >= 400 || only.body == b"first", "{context}: {text}");
+        }
         (Taken | Either, [_, last]) => {
             assert_eq!((last.status, &*last.body), (200, &b"second"[..]), "{context}: {text}");
         }
