@@ -11,10 +11,11 @@ pub(crate) fn table() -> String {
 }
 
 fn paragraph(spec: &EngineSpec) -> String {
-    let EngineSpec { name, family, paper, about, applications, .. } = spec;
+    let EngineSpec { name, family, paper, about, applications, moves, .. } = spec;
     let knobs: String = spec.knobs.iter().map(knob_line).collect();
     format!(
-        "{name}  ({family}; {paper})\n  {about}; calls applications from {applications}\n{knobs}"
+        "{name}  ({family}; {paper})\n  {about}; calls applications from {applications}\n  \
+         when the server changes, connections {moves}\n{knobs}"
     )
 }
 
@@ -35,6 +36,7 @@ fn engine_json(spec: &EngineSpec) -> String {
         ("family", text(spec.family)),
         ("former_knobs", array(former_knobs(spec).map(former_knob_json))),
         ("knobs", array(spec.knobs.iter().map(knob_json))),
+        ("moves", text(&spec.moves.to_string())),
         ("name", text(spec.name)),
         ("paper", text(spec.paper)),
         ("sendfile", array(spec.sendfile.iter().map(|mode| text(sendfile_name(*mode))))),

@@ -1,6 +1,7 @@
 //! The server's view of an engine: its row, its plan, the parts that it is started with, and the
 //! interface of a running engine.
 
+use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::Child;
@@ -34,6 +35,8 @@ pub struct EngineSpec {
     pub sendfile: &'static [SendfileMode],
     /// What drives the sockets of applications, in words.
     pub applications: &'static str,
+    /// Whether its connections go to another engine when the server changes, and come from others.
+    pub moves: Moves,
     /// Why it cannot run on this machine, in one line, if it cannot.
     pub obstacle: fn() -> Option<String>,
     /// How many workers a partition gets and whose listeners they use.
@@ -47,6 +50,35 @@ impl EngineSpec {
     #[must_use]
     pub fn default_knobs(&self) -> KnobValues {
         KnobValues::defaults(self.knobs)
+    }
+}
+
+/// When connections go from an engine to another, and come to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moves {
+    /// Between any two steps in one process, at rest from one process to another.
+    BetweenSteps,
+    /// At rest: the engine works in processes of its own.
+    AtRest,
+    /// Never, and why: they are finished where they are.
+    Never(&'static str),
+}
+
+impl Moves {
+    /// Whether the engine goes on with connections of others.
+    #[must_use]
+    pub fn are_taken(self) -> bool {
+        !matches!(self, Self::Never(_))
+    }
+}
+
+impl Display for Moves {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BetweenSteps => f.write_str("move between any two steps"),
+            Self::AtRest => f.write_str("move at rest"),
+            Self::Never(why) => write!(f, "stay where they are: {why}"),
+        }
     }
 }
 

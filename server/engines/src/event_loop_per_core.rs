@@ -15,7 +15,7 @@
 
 use std::io;
 
-use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
+use crate::engine::{Engine, EngineSpec, Moves, Plan, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::loops::reactor::{self, Reactor, gateway};
@@ -29,6 +29,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
     applications: "the loop of the client",
+    moves: Moves::BetweenSteps,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,
@@ -46,5 +47,5 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(gateway::start(SPEC.name, start, Reactor::plain)?.moving_connections()))
+    Ok(Box::new(gateway::start(SPEC.name, start, Reactor::plain)?))
 }

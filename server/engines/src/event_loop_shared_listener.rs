@@ -11,7 +11,7 @@
 
 use std::io;
 
-use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
+use crate::engine::{Engine, EngineSpec, Moves, Plan, Processes, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::accept::gate;
@@ -27,6 +27,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
     applications: "the loop of the client",
+    moves: Moves::AtRest,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

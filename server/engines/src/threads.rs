@@ -16,7 +16,7 @@
 
 use std::io;
 
-use crate::engine::{Engine, EngineSpec, SendfileMode, Start};
+use crate::engine::{Engine, EngineSpec, Moves, SendfileMode, Start};
 use crate::parts::kernel_threads::{blocking, thread_each};
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -27,11 +27,12 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     knobs: thread_each::KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking, SendfileMode::Off],
     applications: "the thread of the client",
+    moves: Moves::BetweenSteps,
     obstacle: crate::engine::runs_everywhere,
     plan: thread_each::plan,
     start,
 };
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    thread_each::start(SPEC.name, start, blocking::serve, true)
+    thread_each::start(SPEC.name, start, blocking::serve)
 }

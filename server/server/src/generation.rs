@@ -23,8 +23,8 @@ use crate::layout::{Layout, Share};
 use crate::listeners::{Dealt, Listeners};
 use crate::local::{CounterBook, Given, Local};
 use crate::partitions::{Machine, Partition};
-use crate::processes::{Ledger, Supervisor, WorkerCommand};
-use crate::ready::{Ready, make_ready};
+use crate::processes::{Ledger, Supervisor, Travels, WorkerCommand};
+use crate::ready::{self, Ready, make_ready};
 use crate::report;
 use crate::services::{Renewal, Services};
 use crate::spawner;
@@ -425,11 +425,17 @@ impl Start<'_> {
         let (file, ledger) = ledger(given.ledgers, places, findings).map_err(&failed)?;
         applications::share_findings(&ready.site, ledger.findings());
         let queue = given.log.map(Log::queue);
+        let settings = &self.config.settings;
+        let travels = Travels {
+            are_taken: ready.engine.spec.moves.are_taken(),
+            limits: ready::limits(&settings.limits, &settings.timeouts),
+            open: Arc::clone(given.open),
+        };
         let start = || {
             let served = look_out(self.config, ready, ledger.error_budget())?;
             let command = self.worker_command(&file, given.spawner).map_err(&failed)?;
             let listeners = of_shares(&ready.layout, dealt).map_err(&failed)?;
-            Ok((Supervisor::start(command, ledger, queue, listeners)?, served))
+            Ok((Supervisor::start(command, ledger, queue, listeners, travels)?, served))
         };
         match start() {
             Ok((supervisor, served)) => {

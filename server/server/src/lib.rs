@@ -24,6 +24,7 @@ mod local;
 mod modes;
 mod names;
 mod partitions;
+mod passage;
 mod processes;
 mod reach;
 mod ready;

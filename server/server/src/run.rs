@@ -12,13 +12,14 @@ use os::signals::Signal;
 use crate::config::{Config, ConfigError};
 use crate::control::{Answer, Asked, Control, Request};
 use crate::local::DESCRIPTORS_WIDENED;
+use crate::passage::{Landing, Passage};
 use crate::ready;
 use crate::report::{self, Reported, report};
 use crate::server::{Server, Summary};
 use crate::signals::Signals;
 use crate::start_error::StartError;
 use crate::stop_deadline::StopDeadline;
-use crate::upgrade::{self, Passage, Predecessor, Refusal, Successor};
+use crate::upgrade::{self, Predecessor, Refusal, Successor};
 
 /// Arenas of the C library's allocator for all threads of a process. Requests that find their file
 /// in the cache take no memory from it, so threads hardly ever wait for one another; and memory
@@ -163,7 +164,7 @@ fn stop(
         End::Followed(passage) => {
             report(&format!("another process serves: connections have {seconds} s to finish"));
             let summary = server.end(deadline)?;
-            passage.end();
+            passage.into_iter().for_each(Passage::end);
             summary
         }
     };
@@ -176,7 +177,7 @@ enum End {
     /// By a signal, or as it was asked to at its control socket; or a worker has failed.
     Asked,
     /// Another process serves in its place.
-    Followed(Passage),
+    Followed(Option<Passage>),
 }
 
 /// A server that serves, and what it was told.
@@ -239,7 +240,7 @@ impl<'l> Serving<'l> {
         let server = self.server();
         let (taker, open) = (server.taker(), server.open());
         predecessor.say_ready(taker.get().is_some(), server.description());
-        let taken = predecessor.take_connections(taker, open, limits);
+        let taken = predecessor.take_connections(taker, Landing::new(limits, open));
         taken.map_err(|why| format!("cannot start a thread: {why}"))
     }
 
@@ -374,7 +375,8 @@ impl<'l> Serving<'l> {
             Ok(passage) => passage,
             Err(why) => return Err(format!("cannot start a thread: {why}")),
         };
-        self.server().leave_to(passage.heir().as_ref());
+        let heir = passage.as_ref().map(Passage::heir);
+        self.server().leave_to(heir.as_ref());
         tell_service_manager(&format!("MAINPID={process}\nREADY=1"));
         self.control = None; // from now on there is the other's
         lines.push(format!("it is the process {process}"));

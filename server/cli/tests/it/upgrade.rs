@@ -215,6 +215,20 @@ fn the_service_manager_learns_which_process_serves() {
     upgradable.drain();
 }
 
+/// A server that a program of a follower starts has the follower's variable.
+#[test]
+fn what_another_server_was_given_is_not_taken() {
+    let own = std::process::id();
+    let upgradable = Upgradable::start(&[], |command| {
+        command.env("ROPEWALK_UPGRADE", format!("1 {} 0 1", own + 1));
+    });
+    let mut client = upgradable.server.connect();
+    assert_eq!(ask(&mut client, "/"), 200);
+    upgradable.upgrade();
+    assert_eq!(ask(&mut client, "/"), 200);
+    upgradable.drain();
+}
+
 /// Whichever of the two is killed, the other goes on with what it has.
 #[test]
 fn either_process_may_be_killed() {

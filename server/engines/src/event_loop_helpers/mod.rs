@@ -20,7 +20,7 @@ mod request;
 use std::io;
 use std::sync::Arc;
 
-use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, WorkerStart};
+use crate::engine::{Engine, EngineSpec, Moves, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, RunJob};
@@ -39,6 +39,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking, SendfileMode::Off],
     applications: "the loop of the client",
+    moves: Moves::BetweenSteps,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,
@@ -69,7 +70,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?.moving_connections()))
+    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?))
 }
 
 fn make(start: WorkerStart, loop_context: LoopContext) -> io::Result<Loop> {

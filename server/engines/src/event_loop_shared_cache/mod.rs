@@ -28,7 +28,7 @@ mod worker_slot;
 
 use std::io;
 
-use crate::engine::{Engine, EngineSpec, Plan, Processes, SendfileMode, Start};
+use crate::engine::{Engine, EngineSpec, Moves, Plan, Processes, SendfileMode, Start};
 use crate::knobs::KnobValues;
 use crate::parts::loops::watch;
 use crate::parts::process_count;
@@ -43,6 +43,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
     applications: "the loop of the client",
+    moves: Moves::Never("its processes share one table of files, and end with their connections"),
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

@@ -49,7 +49,9 @@ use std::time::Duration;
 
 use session::Worker;
 
-use crate::engine::{Engine, EngineSpec, PartitionStart, Plan, SendfileMode, Start, WorkerStart};
+use crate::engine::{
+    Engine, EngineSpec, Moves, PartitionStart, Plan, SendfileMode, Start, WorkerStart,
+};
 use crate::knobs::KnobValues;
 use crate::lock::lock;
 use crate::parts::loops::{LoopContext, Loops};
@@ -66,6 +68,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking, SendfileMode::Off],
     applications: "the fiber of the client",
+    moves: Moves::BetweenSteps,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,
@@ -102,7 +105,7 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
             left[index / threads].abandon();
         }
     };
-    Ok(Box::new(Loops::start_related(SPEC.name, start, make, failed)?.moving_connections()))
+    Ok(Box::new(Loops::start_related(SPEC.name, start, make, failed)?))
 }
 
 /// The place of a cluster, and of its replacement if it fails. The kernel threads of a cluster that

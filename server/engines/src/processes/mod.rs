@@ -35,7 +35,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use os::fork::{Child, Ended};
 
-use crate::engine::{Engine, EngineSpec, Heir, Plan, Processes, SendfileMode, Start, Wakeups};
+use crate::engine::{
+    Engine, EngineSpec, Heir, Moves, Plan, Processes, SendfileMode, Start, Wakeups,
+};
 use crate::knobs::{Knob, KnobValues};
 use crate::lock::lock;
 use crate::orders::Order;
@@ -50,6 +52,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
     applications: "the process of the client",
+    moves: Moves::Never("each ends in the process that has accepted it"),
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

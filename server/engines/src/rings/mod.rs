@@ -29,7 +29,7 @@ mod socket;
 
 use std::io;
 
-use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start, Wakeups};
+use crate::engine::{Engine, EngineSpec, Moves, Plan, SendfileMode, Start, Wakeups};
 use crate::knobs::KnobValues;
 use crate::parts::loops::Loops;
 
@@ -44,6 +44,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Probe, SendfileMode::Off],
     applications: "the loop of the client",
+    moves: Moves::BetweenSteps,
     obstacle,
     plan,
     start,
@@ -58,7 +59,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
     os::ring::check(sizes(&start.knobs, start.connections_max)).map_err(|why| refusal(&why))?;
-    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, RingLoop::make)?.moving_connections()))
+    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, RingLoop::make)?))
 }
 
 /// Why rings cannot run on this machine, if they cannot.

@@ -72,7 +72,7 @@ use self::pipeline::Pipeline;
 use self::read_poll::ReadPoll;
 use self::stage_thread::StageThread;
 use self::write_poll::WritePoll;
-use crate::engine::{Engine, EngineSpec, Heir, Plan, SendfileMode, Start, WorkerStart};
+use crate::engine::{Engine, EngineSpec, Heir, Moves, Plan, SendfileMode, Start, WorkerStart};
 use crate::knobs::KnobValues;
 use crate::orders::Order;
 use crate::parts::loops::{Loop, LoopContext, Loops};
@@ -85,6 +85,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Blocking, SendfileMode::Off],
     applications: "a stage of its own",
+    moves: Moves::BetweenSteps,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,
@@ -133,7 +134,7 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
         pipeline.fail(*index, is_replaced);
     };
     let loops = Loops::start_related(SPEC.name, start, make, failed)?;
-    let loops = Box::new(loops.moving_connections());
+    let loops = Box::new(loops);
     Ok(Box::new(Staged { loops, pipelines }))
 }
 

@@ -41,7 +41,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use self::knobs::{BLOCKING_THREADS, KNOBS, STEALING, WORKERS};
 use crate::engine::{
-    Engine, EngineSpec, MakeWorker, Plan, SendfileMode, Start, Wakeups, WorkerStart,
+    Engine, EngineSpec, MakeWorker, Moves, Plan, SendfileMode, Start, Wakeups, WorkerStart,
 };
 use crate::knobs::KnobValues;
 use crate::lock::lock;
@@ -58,6 +58,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     knobs: KNOBS,
     sendfile: &[SendfileMode::Probe, SendfileMode::NonBlocking, SendfileMode::Off],
     applications: "the task of the client",
+    moves: Moves::BetweenSteps,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,
@@ -84,7 +85,7 @@ fn start(start: Start) -> io::Result<Box<dyn Engine>> {
             Ok(Box::new(move || serve(runtime, parts_of_runtime, loop_context)) as Loop)
         };
         let loops = Loops::start_replaceable(SPEC.name, start, make)?;
-        return Ok(Box::new(loops.moving_connections()));
+        return Ok(Box::new(loops));
     }
     start_stealing(start)
 }
@@ -128,7 +129,7 @@ fn start_stealing(mut start: Start) -> io::Result<Box<dyn Engine>> {
             (others.cpus.clone(), RuntimeParts { workers, listeners: first.listeners });
         Ok(Box::new(move || serve_stealing(&cpus, parts_of_runtime, loop_context)) as Loop)
     };
-    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?.moving_connections()))
+    Ok(Box::new(Loops::start_replaceable(SPEC.name, start, make)?))
 }
 
 fn serve_stealing(

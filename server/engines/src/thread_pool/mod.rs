@@ -20,7 +20,7 @@ mod parking;
 
 use std::io;
 
-use crate::engine::{Engine, EngineSpec, Plan, SendfileMode, Start};
+use crate::engine::{Engine, EngineSpec, Moves, Plan, SendfileMode, Start};
 use crate::knobs::{Knob, KnobValues};
 use crate::parts::accept::admission::ACCEPTS_PER_WAKE;
 use crate::parts::applications::call_pool::Bounds;
@@ -38,6 +38,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     knobs: KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking, SendfileMode::Off],
     applications: "the thread of the client",
+    moves: Moves::BetweenSteps,
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,
@@ -102,5 +103,5 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
             |registry, _| ThreadPool::new(registry, plan),
         )
     });
-    Ok(Box::new(loops?.moving_connections()))
+    Ok(Box::new(loops?))
 }

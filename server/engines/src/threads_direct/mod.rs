@@ -17,7 +17,7 @@ mod input;
 
 use std::io;
 
-use crate::engine::{Engine, EngineSpec, SendfileMode, Start};
+use crate::engine::{Engine, EngineSpec, Moves, SendfileMode, Start};
 use crate::parts::kernel_threads::thread_each;
 
 pub(crate) const SPEC: EngineSpec = EngineSpec {
@@ -28,11 +28,14 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     knobs: thread_each::KNOBS,
     sendfile: &[SendfileMode::Blocking, SendfileMode::NonBlocking, SendfileMode::Off],
     applications: "the thread of the client",
+    moves: Moves::Never(
+        "its thread waits in a call for the client, and keeps the state on its stack",
+    ),
     obstacle: crate::engine::runs_everywhere,
     plan: thread_each::plan,
     start,
 };
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    thread_each::start(SPEC.name, start, conversation::serve, false)
+    thread_each::start(SPEC.name, start, conversation::serve)
 }

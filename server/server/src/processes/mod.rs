@@ -4,9 +4,10 @@
 //! program, never by fork alone: a new program does not depend on what a copied address space holds
 //! (locks, threads that do not exist any more). A worker process is given descriptors: its
 //! listeners, the effective configuration as a text, the cells that it counts in, and one end each
-//! of two socket pairs. On the first the supervisor sends orders and the process reports its state;
-//! on the second the process sends what is to be written: lines of the access log, and reports.
-//! When the first socket closes, the supervisor has died, and the worker process drains and ends.
+//! of three socket pairs. On the first the supervisor sends orders and the process reports its
+//! state; on the second the process sends what is to be written: lines of the access log, and
+//! reports; on the third connections come, and go when the process leaves (`passage.rs`). When the
+//! first socket closes, the supervisor has died, and the worker process drains and ends.
 
 mod ledger;
 mod place;
@@ -16,11 +17,14 @@ mod worker;
 
 pub(crate) use ledger::{Ledger, PlaceLedger};
 pub(crate) use place::WorkerCommand;
-pub(crate) use supervisor::Supervisor;
+pub(crate) use supervisor::{Supervisor, Travels};
 #[cfg(test)]
 pub(crate) use uplink::MESSAGE_BYTES_MAX;
 pub(crate) use uplink::Uplink;
 pub use worker::run_worker;
+
+/// The order to leave in favour of others, who take the connections.
+const LEAVE_TO_OTHERS: u8 = b'o';
 
 /// The message of a worker process that is ready to serve.
 const READY: u8 = b'r';

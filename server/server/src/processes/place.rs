@@ -7,8 +7,6 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use engines::Order;
-
 use super::{FAILED, LEFT, READY};
 use crate::config::WorkerProgram;
 
@@ -42,11 +40,12 @@ const DESCENDANTS_TIMEOUT_US: u64 = 5_000_000;
 
 impl WorkerCommand {
     /// Starts the worker process of a place with these sets of listeners. Log lines and reports are
-    /// sent by `uplink`.
+    /// sent by `uplink`; by `passage` connections come and go.
     pub(super) fn start(
         &self,
         place: usize,
         uplink: &OwnedFd,
+        passage: &OwnedFd,
         listeners: &[Vec<OwnedFd>],
     ) -> io::Result<Process> {
         let (ours, theirs) = UnixStream::pair()?;
@@ -55,6 +54,7 @@ impl WorkerCommand {
             vec![self.configuration.try_clone()?],
             vec![self.ledger.try_clone()?],
             vec![uplink.try_clone()?],
+            vec![passage.try_clone()?],
         ];
         let spawner = self.spawner.iter().map(std::slice::from_ref);
         for set in spawner.chain(listeners.iter().map(Vec::as_slice)) {
@@ -104,9 +104,9 @@ impl Process {
         }
     }
 
-    pub(super) fn send(&mut self, order: Order) {
+    pub(super) fn send(&mut self, order: u8) {
         // This fails only if the process has ended, which is noticed elsewhere.
-        let _ = self.control.write(&[order.byte()]);
+        let _ = self.control.write(&[order]);
     }
 
     /// Reads what the process has sent.

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::resume_unwind;
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -17,11 +17,13 @@ use std::time::Duration;
 use engines::{Engine, Failures, Heir, Order, Orders, Replacement};
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::event::Wake;
+use session::Limits;
 
-use super::Ledger;
 use super::place::{Process, WorkerCommand};
 use super::uplink::{self, Downlink, Message};
+use super::{LEAVE_TO_OTHERS, Ledger};
 use crate::line_writer::{Queue, count_lines};
+use crate::passage::{self, Landing, Passage};
 use crate::report;
 use crate::start_error::StartError;
 use crate::stop_deadline::WORKERS_END_US;
@@ -41,10 +43,15 @@ const WAKE_KEY: u64 = u64::MAX;
 /// places.
 const DOWNLINK_KEYS: u64 = 1 << 32;
 
+/// The first event key of the sockets by which connections come from places.
+const PASSAGE_KEYS: u64 = 2 << 32;
+
 /// An engine in worker processes.
 pub(crate) struct Supervisor {
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
+    /// The way of connections to the processes; none if they take none.
+    passage: Option<Passage>,
 }
 
 fn not_serving(number: usize, why: String) -> StartError {
@@ -58,8 +65,29 @@ struct Shared {
     failure: OnceLock<String>,
     /// Whether no process accepts any more, after the order to leave.
     has_left: AtomicBool,
+    /// Whether no connection is on its way to the processes any more.
+    is_passage_over: AtomicBool,
+    heirs: Mutex<Heirs>,
     /// The process ids of all places that have a process.
     pids: Mutex<Vec<u32>>,
+}
+
+/// Who takes the connections of the processes after the order to leave.
+#[derive(Default)]
+struct Heirs {
+    /// The last one. Those that are on their way go there even if there is none any more.
+    last: Option<Arc<dyn Heir>>,
+    /// Whether there is one now.
+    is_there: bool,
+}
+
+/// What a supervisor needs for connections that come and go.
+pub(crate) struct Travels {
+    /// Whether the processes take connections of others.
+    pub(crate) are_taken: bool,
+    pub(crate) limits: Limits,
+    /// The number of connections that are open in this process.
+    pub(crate) open: Arc<AtomicUsize>,
 }
 
 impl Supervisor {
@@ -73,19 +101,25 @@ impl Supervisor {
         ledger: Ledger,
         log: Option<Arc<Queue>>,
         listeners: Vec<Vec<Vec<OwnedFd>>>,
+        travels: Travels,
     ) -> Result<Self, StartError> {
         let failed = StartError::system("supervise");
         let shared = Arc::new(Shared::new().map_err(&failed)?);
-        let places: io::Result<_> = listeners.into_iter().map(Place::new).collect();
+        let places: io::Result<Vec<Place>> = listeners.into_iter().map(Place::new).collect();
+        let places = places.map_err(&failed)?;
+        let passage = passage(&places, &travels, &shared).map_err(&failed)?;
+        shared.is_passage_over.store(passage.is_none(), Ordering::Relaxed);
         let mut supervisor = SupervisorThread {
             worker_command,
             ledger,
             log,
             lines: Vec::new(),
-            places: places.map_err(&failed)?,
+            places,
+            landing: Landing::new(travels.limits, travels.open),
             shared: Arc::clone(&shared),
             epoll: Epoll::new().map_err(&failed)?,
             is_stopping: false,
+            told_heir: None,
             is_draining: false,
             abort_until: None,
         };
@@ -105,7 +139,7 @@ impl Supervisor {
         let thread = thread::Builder::new().name("supervisor".into());
         let thread = thread.spawn(begin).map_err(&failed)?;
         match outcome.recv() {
-            Ok(outcome) => outcome.map(|()| Self { shared, thread }),
+            Ok(outcome) => outcome.map(|()| Self { shared, thread, passage }),
             Err(_) => {
                 resume_unwind(thread.join().expect_err("a thread without an outcome panicked"))
             }
@@ -124,8 +158,14 @@ impl Engine for Supervisor {
         self.shared.wake.notify();
     }
 
-    /// Connections end here: they do not go from one process to another.
-    fn leave(&mut self, _: Option<Arc<dyn Heir>>) {
+    fn heir(&self) -> Option<Arc<dyn Heir>> {
+        self.passage.as_ref().map(Passage::heir)
+    }
+
+    /// First the connections that are on their way come to the processes, which then leave.
+    fn leave(&mut self, heir: Option<Arc<dyn Heir>>) {
+        self.passage.iter().for_each(Passage::close);
+        self.shared.set_heir(heir);
         self.issue(Order::Leave);
     }
 
@@ -145,6 +185,7 @@ impl Engine for Supervisor {
     }
 
     fn join(self: Box<Self>) -> io::Result<()> {
+        self.passage.into_iter().for_each(Passage::end);
         self.thread.join().map_err(|_| io::Error::other("the supervisor panicked"))?;
         self.shared.failure.get().map_or(Ok(()), |why| Err(io::Error::other(why.clone())))
     }
@@ -157,13 +198,44 @@ impl Shared {
             wake: Wake::new()?,
             failure: OnceLock::new(),
             has_left: AtomicBool::new(false),
+            is_passage_over: AtomicBool::new(false),
+            heirs: Mutex::default(),
             pids: Mutex::default(),
         })
+    }
+
+    fn set_heir(&self, heir: Option<Arc<dyn Heir>>) {
+        let mut heirs = self.heirs();
+        heirs.is_there = heir.is_some();
+        heirs.last = heir.or(heirs.last.take());
+    }
+
+    fn heirs(&self) -> MutexGuard<'_, Heirs> {
+        self.heirs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_pids(&self) -> MutexGuard<'_, Vec<u32>> {
         self.pids.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The way of connections to the processes of these places, if they take any.
+fn passage(
+    places: &[Place],
+    travels: &Travels,
+    shared: &Arc<Shared>,
+) -> io::Result<Option<Passage>> {
+    if !travels.are_taken {
+        return Ok(None);
+    }
+    let sockets =
+        places.iter().map(|place| place.passage.try_clone()).collect::<io::Result<_>>()?;
+    let shared = Arc::clone(shared);
+    let over = move || {
+        shared.is_passage_over.store(true, Ordering::Release);
+        shared.wake.notify();
+    };
+    Passage::start(sockets, Arc::clone(&travels.open), over).map(Some)
 }
 
 /// A place with its current process.
@@ -174,6 +246,9 @@ struct Place {
     /// processes inherit.
     downlink: Downlink,
     uplink: OwnedFd,
+    /// The socket by which connections come and go, and the end that the processes inherit.
+    passage: OwnedFd,
+    inner_passage: OwnedFd,
     process: Option<Process>,
     deaths: Failures,
 }
@@ -181,7 +256,9 @@ struct Place {
 impl Place {
     fn new(listeners: Vec<Vec<OwnedFd>>) -> io::Result<Self> {
         let (downlink, uplink) = uplink::pair()?;
-        Ok(Self { listeners, downlink, uplink, process: None, deaths: Failures::default() })
+        let (passage, inner_passage) = passage::pair()?;
+        let (process, deaths) = (None, Failures::default());
+        Ok(Self { listeners, downlink, uplink, passage, inner_passage, process, deaths })
     }
 }
 
@@ -193,9 +270,13 @@ struct SupervisorThread {
     /// A buffer of lines on their way to the log.
     lines: Vec<u8>,
     places: Vec<Place>,
+    landing: Landing,
     shared: Arc<Shared>,
     epoll: Epoll,
     is_stopping: bool,
+    /// Whether the processes were told that somebody takes their connections; none before they
+    /// leave.
+    told_heir: Option<bool>,
     is_draining: bool,
     /// Until when processes may take to end after the order to close everything.
     abort_until: Option<u64>,
@@ -206,8 +287,11 @@ impl SupervisorThread {
         let failed = StartError::system("supervise");
         self.epoll.add(self.shared.wake.as_fd(), Interest::READ, WAKE_KEY).map_err(&failed)?;
         for index in 0..self.places.len() {
-            let (downlink, key) = (&self.places[index].downlink, DOWNLINK_KEYS + index as u64);
-            self.epoll.add(downlink.as_fd(), Interest::READ, key).map_err(&failed)?;
+            let Place { downlink, passage, .. } = &self.places[index];
+            let watched = [(downlink.as_fd(), DOWNLINK_KEYS), (passage.as_fd(), PASSAGE_KEYS)];
+            for (socket, keys) in watched {
+                self.epoll.add(socket, Interest::READ, keys + index as u64).map_err(&failed)?;
+            }
             self.start_one(index).map_err(|why| not_serving(index, why))?;
         }
         for (index, place) in self.places.iter_mut().enumerate() {
@@ -225,8 +309,10 @@ impl SupervisorThread {
         if let Some(ledger) = self.ledger.place(index) {
             ledger.begin_anew();
         }
-        let process =
-            self.worker_command.start(index, &place.uplink, &place.listeners).map_err(failed)?;
+        let process = self
+            .worker_command
+            .start(index, &place.uplink, &place.inner_passage, &place.listeners)
+            .map_err(failed)?;
         let watched =
             self.epoll.add(process.control.as_fd(), Interest::READ, index as u64).map_err(failed);
         place.process = Some(process);
@@ -256,6 +342,7 @@ impl SupervisorThread {
             for event in (0..events.len()).filter_map(|index| events.get(index)) {
                 match event.key {
                     WAKE_KEY => self.shared.wake.clear(),
+                    key if key >= PASSAGE_KEYS => self.take_from((key - PASSAGE_KEYS) as usize),
                     key if key >= DOWNLINK_KEYS => self.pass_on((key - DOWNLINK_KEYS) as usize),
                     place => self.receive(place as usize),
                 }
@@ -267,9 +354,19 @@ impl SupervisorThread {
         self.pass_all_on();
     }
 
-    /// Passes on the last messages of all places.
+    /// Passes on the last messages and connections of all places.
     fn pass_all_on(&mut self) {
-        (0..self.places.len()).for_each(|index| self.pass_on(index));
+        (0..self.places.len()).for_each(|index| {
+            self.pass_on(index);
+            self.take_from(index);
+        });
+    }
+
+    /// Gives connections of a place's processes, which leave, to others. This does not block.
+    fn take_from(&self, index: usize) {
+        let Some(place) = self.places.get(index) else { return };
+        let heir = self.shared.heirs().last.clone();
+        self.landing.take_all(place.passage.as_fd(), heir.as_slice());
     }
 
     /// Passes on the log lines and reports that the processes of a place have sent. This does not
@@ -308,26 +405,43 @@ impl SupervisorThread {
 
     /// Passes on new orders.
     fn pass_on_orders(&mut self) {
-        for order in [Order::Leave, Order::StopAccepting] {
-            if !self.is_stopping && self.shared.orders.is_issued(order) {
-                self.is_stopping = true;
-                // When the last descriptor of a listener closes, the kernel resets the connections
-                // that wait at it: the processes accept those first.
-                self.places.iter_mut().for_each(|place| place.listeners.clear());
-                self.send_to_all(order);
-            }
+        if self.shared.orders.is_issued(Order::Leave)
+            && self.shared.is_passage_over.load(Ordering::Acquire)
+        {
+            self.pass_on_leave();
+        }
+        if !self.is_stopping && self.shared.orders.is_issued(Order::StopAccepting) {
+            self.stop_replacing();
+            self.send_to_all(Order::StopAccepting.byte());
         }
         if !self.is_draining && self.shared.orders.is_issued(Order::Drain) {
             self.is_draining = true;
-            self.send_to_all(Order::Drain);
+            self.send_to_all(Order::Drain.byte());
         }
         if self.abort_until.is_none() && self.shared.orders.is_issued(Order::Abort) {
             self.abort_until = Some(os::clock::now() + ABORT_TIMEOUT_US);
-            self.send_to_all(Order::Abort);
+            self.send_to_all(Order::Abort.byte());
         }
         if self.abort_until.is_some_and(|until| until < os::clock::now()) {
             self.processes().for_each(Process::kill);
         }
+    }
+
+    /// Has the processes leave, and tells them whether somebody takes their connections, if that is
+    /// new.
+    fn pass_on_leave(&mut self) {
+        let has_heir = self.shared.heirs().is_there;
+        if self.told_heir.replace(has_heir) != Some(has_heir) {
+            self.stop_replacing();
+            self.send_to_all(if has_heir { LEAVE_TO_OTHERS } else { Order::Leave.byte() });
+        }
+    }
+
+    /// Processes that end are not replaced from now on. When the last descriptor of a listener
+    /// closes, the kernel resets the connections that wait at it: the processes accept those first.
+    fn stop_replacing(&mut self) {
+        self.is_stopping = true;
+        self.places.iter_mut().for_each(|place| place.listeners.clear());
     }
 
     /// Notes whether all processes have left, or ended.
@@ -339,7 +453,7 @@ impl SupervisorThread {
         }
     }
 
-    fn send_to_all(&mut self, order: Order) {
+    fn send_to_all(&mut self, order: u8) {
         self.processes().for_each(|process| process.send(order));
     }
 

@@ -4,12 +4,13 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
-use engines::Order;
+use engines::{Engine, Heir, Order};
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::signals::{Signal, SignalDescriptor};
 
-use super::{FAILED, LEFT, Ledger, READY, Uplink};
+use super::{FAILED, LEAVE_TO_OTHERS, LEFT, Ledger, READY, Uplink};
 use crate::access_log::LogEnds;
 use crate::applications;
 use crate::config::{Config, WorkerProgram};
@@ -17,7 +18,8 @@ use crate::helper_process;
 use crate::layout::{Layout, Share};
 use crate::local::{CounterBook, DESCRIPTORS_WIDENED, Given, Local};
 use crate::partitions::Machine;
-use crate::ready::make_ready;
+use crate::passage::{Landing, Passage};
+use crate::ready::{limits, make_ready};
 use crate::report::{self, report};
 use crate::run::ALLOCATOR_ARENAS;
 use crate::spawner;
@@ -64,6 +66,7 @@ struct Task {
     configuration: OwnedFd,
     ledger: OwnedFd,
     uplink: Arc<Uplink>,
+    passage: OwnedFd,
     /// The socket of the spawner, if a route leads to programs, and the sets of listeners.
     more: Vec<Vec<OwnedFd>>,
 }
@@ -80,7 +83,7 @@ impl Task {
         let all = |numbers: &String| numbers.split(',').map(take).collect();
         let mut taken: Vec<Vec<OwnedFd>> =
             descriptors.iter().map(all).collect::<Result<_, String>>()?;
-        const ALONE: usize = 4;
+        const ALONE: usize = 5;
         if taken.len() < ALONE {
             return Err("too few descriptors".into());
         }
@@ -94,6 +97,7 @@ impl Task {
             configuration: next()?,
             ledger: next()?,
             uplink: Arc::new(Uplink::new(next()?)),
+            passage: next()?,
             more,
         })
     }
@@ -117,18 +121,26 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     let spawner = spawner::is_needed(settings).then(|| more.next()).flatten();
     let spawner = spawner.into_iter().flatten().next();
     let sets = place_sets(&ready.layout, share, more);
+    let open = Arc::default();
     let given = Given {
         spawner,
         access_log: LogEnds::for_worker_process(&settings.log, &task.uplink, ledger),
         errors: all.error_budget(),
-        open: Arc::default(),
+        open: Arc::clone(&open),
         caches: Vec::new(),
     };
     let count = ready.descriptors.all().min(DESCRIPTORS_WIDENED);
     // If this fails the server still works, but waits when many connections arrive at once.
     let _ = os::limits::widen_descriptor_table(count);
     let local = Local::start(&config, &ready, share, sets, given, CounterBook::Shared(ledger))?;
-    Controller::new(local, task.control, settings.timeouts.drain_ms)
+    let limits = limits(&settings.limits, &settings.timeouts);
+    let travel = Travel {
+        socket: task.passage,
+        landing: Landing::new(limits, Arc::clone(&open)),
+        open,
+        onward: None,
+    };
+    Controller::new(local, task.control, travel, settings.timeouts.drain_ms)
         .map_err(|why| format!("cannot wait for orders: {why}"))
         .and_then(Controller::run)
 }
@@ -145,10 +157,43 @@ fn place_sets(
     sets
 }
 
+/// The connections that come from other processes, and go to others.
+struct Travel {
+    socket: OwnedFd,
+    landing: Landing,
+    /// The number of connections that are open in this process.
+    open: Arc<AtomicUsize>,
+    /// The way of those that go; none as long as none does.
+    onward: Option<Passage>,
+}
+
+impl Travel {
+    /// Has the engine go on with the connections that have come, or others if it has ended.
+    fn take_all(&self, engine: &dyn Engine) {
+        let onward = self.onward.iter().map(Passage::heir);
+        let heirs: Vec<_> = engine.heir().into_iter().chain(onward).collect();
+        self.landing.take_all(self.socket.as_fd(), &heirs);
+    }
+
+    /// Who takes the connections of the engine, which leaves.
+    fn heir(&mut self) -> io::Result<Arc<dyn Heir>> {
+        if self.onward.is_none() {
+            let (sockets, open) = (vec![self.socket.try_clone()?], Arc::clone(&self.open));
+            self.onward = Some(Passage::start(sockets, open, || ())?);
+        }
+        Ok(self.onward.as_ref().map(Passage::heir).expect("it was just made"))
+    }
+}
+
+/// The keys of the socket on which orders come, and of that on which connections do.
+const CONTROL_KEY: u64 = 0;
+const TRAVEL_KEY: u64 = 1;
+
 /// Controls the engine of this process, by orders of the supervisor.
 struct Controller {
     local: Local,
     control: UnixStream,
+    travel: Travel,
     epoll: Epoll,
     drain_us: u64,
     /// When an engine that is ending gets the order to abort, if the supervisor sends none before.
@@ -158,19 +203,20 @@ struct Controller {
 }
 
 impl Controller {
-    fn new(local: Local, control: UnixStream, drain_ms: u64) -> io::Result<Self> {
+    fn new(local: Local, control: UnixStream, travel: Travel, drain_ms: u64) -> io::Result<Self> {
         control.set_nonblocking(true)?;
         let epoll = Epoll::new()?;
-        epoll.add(control.as_fd(), Interest::READ, 0)?;
+        epoll.add(control.as_fd(), Interest::READ, CONTROL_KEY)?;
+        epoll.add(travel.socket.as_fd(), Interest::READ, TRAVEL_KEY)?;
         let (drain_us, abort_at) = (drain_ms * 1000, None);
         let (is_ending, is_leaving) = (false, false);
-        Ok(Self { local, control, epoll, drain_us, abort_at, is_ending, is_leaving })
+        Ok(Self { local, control, travel, epoll, drain_us, abort_at, is_ending, is_leaving })
     }
 
     fn run(mut self) -> Result<(), String> {
         const LOOK_ENDING_MS: u32 = 5;
         let _ = self.control.write(&[READY]); // a dead supervisor is noticed below
-        let mut events = EventBuffer::with_capacity(1);
+        let mut events = EventBuffer::with_capacity(2);
         while !(self.is_ending && self.local.engine.is_finished()) {
             // A failed thread, or one that sleeps on a file it should release, is noticed after
             // this time.
@@ -179,7 +225,9 @@ impl Controller {
             self.epoll
                 .wait(&mut events, Some(timeout_ms))
                 .map_err(|why| format!("cannot wait for orders: {why}"))?;
-            if !events.is_empty() {
+            // First the connections: those that were sent before an order are there before it.
+            self.travel.take_all(&*self.local.engine);
+            if events.iter().any(|event| event.key == CONTROL_KEY) {
                 self.obey();
             }
             self.do_periodic_work();
@@ -190,6 +238,7 @@ impl Controller {
             }
         }
         self.report_notices();
+        self.travel.onward.into_iter().for_each(Passage::end);
         self.local.engine.join().map_err(|why| why.to_string())
     }
 
@@ -207,29 +256,40 @@ impl Controller {
         match self.control.read(&mut orders) {
             Ok(0) => self.end(),
             Ok(count) => {
-                let orders = orders[..count].iter().filter_map(|byte| Order::from_byte(*byte));
-                orders.for_each(|order| self.carry_out(order));
+                orders[..count].iter().for_each(|order| self.carry_out(*order));
             }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.end(),
         }
     }
 
-    fn carry_out(&mut self, order: Order) {
-        match order {
-            Order::Leave => {
-                self.is_leaving = true;
-                self.local.engine.leave(None);
-            }
-            _ => self.local.engine.issue(order),
+    fn carry_out(&mut self, byte: u8) {
+        match Order::from_byte(byte) {
+            None if byte != LEAVE_TO_OTHERS => return, // a supervisor sends no others
+            None => match self.travel.heir() {
+                Ok(heir) => self.leave(Some(heir)),
+                Err(why) => {
+                    report(&format!("cannot pass connections on: {why}"));
+                    self.leave(None);
+                }
+            },
+            Some(Order::Leave) => self.leave(None),
+            Some(order) => self.local.engine.issue(order),
         }
-        self.is_ending |= order != Order::StopAccepting;
+        self.is_ending |= byte != Order::StopAccepting.byte();
+    }
+
+    fn leave(&mut self, heir: Option<Arc<dyn Heir>>) {
+        self.is_leaving = true;
+        self.local.engine.leave(heir);
     }
 
     /// Ends without an order, because the supervisor has gone, or because a thread has failed: the
     /// remaining threads would look like a whole server and leave some clients waiting for ever.
     fn end(&mut self) {
-        let _ = self.epoll.remove(self.control.as_fd()); // a closed socket is reported for ever
+        // A closed socket is reported for ever.
+        let _ = self.epoll.remove(self.control.as_fd());
+        let _ = self.epoll.remove(self.travel.socket.as_fd());
         if self.abort_at.is_none() {
             self.abort_at = Some(os::clock::now() + self.drain_us);
             self.local.engine.issue(Order::StopAccepting);

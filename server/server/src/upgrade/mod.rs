@@ -3,7 +3,7 @@
 //! The server starts its program's file again, with the arguments that it was started with itself,
 //! and with one end of a socket that keeps messages apart. By these the successor gets the
 //! listening sockets, and says when it serves beside its predecessor. From then on it gets the
-//! connections, each when it rests: what is known of it (`Connection::pack`), and its descriptor.
+//! connections, each when it rests (`passage.rs`).
 //! The predecessor ends when it has none left, or `timeouts.drain_ms` later.
 //!
 //! Until the successor has read its configuration its standard error is a pipe, so that whoever has
@@ -21,10 +21,12 @@ use os::passing;
 use os::socket::{Readiness, wait_ready};
 
 pub(crate) use predecessor::Predecessor;
-pub(crate) use successor::{Passage, Refusal, Successor};
+pub(crate) use successor::{Refusal, Successor};
 
 /// The environment variable by which a successor knows what it was given: the form of the messages,
-/// and the numbers of two descriptors, the socket and what is to be its standard error.
+/// the process that follows, and the numbers of two descriptors, the socket and what is to be its
+/// standard error. It stays in the successor's environment, so that a server which a program of
+/// that starts has it as well, but not such a parent.
 const VARIABLE: &str = "ROPEWALK_UPGRADE";
 
 /// The form of the messages: others are not understood.
@@ -42,8 +44,6 @@ const ALL_LISTENERS: u8 = b'a';
 const READY: u8 = b'r';
 /// It does not: the exit status as a digit, and why.
 const FAILED: u8 = b'f';
-/// A connection: what is known of it, and the descriptor.
-const CONNECTION: u8 = b'c';
 
 /// A message that has come.
 struct Message {

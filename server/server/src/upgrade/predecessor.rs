@@ -3,20 +3,17 @@
 use std::env;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::os::unix::process::parent_id;
 use std::thread;
 
-use engines::Handed;
 use os::passing;
-use session::{Connection, Limits, Tick};
+use os::socket::{Readiness, wait_ready};
 
 use super::{
-    ALL_LISTENERS, CONNECTION, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, Message, READY, VARIABLE,
-    receive,
+    ALL_LISTENERS, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, Message, READY, VARIABLE, receive,
 };
 use crate::generation::Taker;
-use crate::report;
+use crate::passage::Landing;
 
 /// How long the predecessor may take to send its listening sockets.
 const LISTENERS_US: u64 = 10_000_000;
@@ -35,8 +32,14 @@ impl Predecessor {
         let failed =
             |why: &dyn std::fmt::Display| format!("cannot come in a server's place: {why}");
         let words: Vec<&str> = given.split(' ').collect();
-        let &[FORM, socket, errors] = &words[..] else {
-            return Err(failed(&"it is of another version, and has to be stopped and started"));
+        let (socket, errors) = match &words[..] {
+            &[FORM, process, socket, errors] if process == parent_id().to_string() => {
+                (socket, errors)
+            }
+            [FORM, ..] => return Ok(None), // it was left in the environment by another
+            _ => {
+                return Err(failed(&"it is of another version, and has to be stopped and started"));
+            }
         };
         let take = |number: &str| {
             let number = number.parse().map_err(|_| failed(&format!("{VARIABLE}={given}")))?;
@@ -87,38 +90,11 @@ impl Predecessor {
     ///
     /// # Errors
     /// There is no thread.
-    pub(crate) fn take_connections(
-        self,
-        taker: Taker,
-        open: Arc<AtomicUsize>,
-        limits: Limits,
-    ) -> io::Result<()> {
+    pub(crate) fn take_connections(self, taker: Taker, landing: Landing) -> io::Result<()> {
         let take = move || {
-            let mut lost = 0;
-            while let Ok(Some(message)) = receive(self.0.as_fd(), u64::MAX) {
-                lost += u64::from(!take(message, &taker, &open, &limits));
-            }
-            if lost > 0 {
-                report(&format!("{lost} connections of the former server could not be taken"));
-            }
+            let wait = || wait_ready(self.0.as_fd(), Readiness::Readable, u64::MAX).is_ok();
+            while wait() && landing.take_all(self.0.as_fd(), taker.get().as_slice()) {}
         };
-        thread::Builder::new().name("upgrade".into()).spawn(take).map(|_| ())
+        thread::Builder::new().name("passage".into()).spawn(take).map(|_| ())
     }
-}
-
-/// Has the engine go on with a connection. Returns whether it does.
-fn take(message: Message, taker: &Taker, open: &AtomicUsize, limits: &Limits) -> bool {
-    let Message { kind: CONNECTION, text, descriptor: Some(socket) } = message else {
-        return false;
-    };
-    let now = Tick(os::clock::now());
-    let Some(connection) = Connection::unpack(&text, now, limits) else { return false };
-    let Some(heir) = taker.get() else { return false };
-    open.fetch_add(1, Ordering::Relaxed);
-    let mut handed = Some(Handed { connection, socket });
-    let is_taken = heir.take(&mut || handed.take().expect("it is taken once"));
-    if !is_taken {
-        open.fetch_sub(1, Ordering::Relaxed);
-    }
-    is_taken
 }

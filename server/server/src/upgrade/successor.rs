@@ -5,28 +5,21 @@ use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
-use engines::{Handed, Heir};
 use os::errors::Cause;
 use os::passing;
 use os::socket::{Readiness, wait_ready};
-use session::{Connection, Tick};
 
 use super::{
-    ALL_LISTENERS, CONNECTION, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, Message, READY, VARIABLE,
-    left_ms, receive,
+    ALL_LISTENERS, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, Message, READY, VARIABLE, left_ms,
+    receive,
 };
-use crate::report;
+use crate::passage::Passage;
 
 /// How long a successor may take until it serves.
 const READY_US: u64 = 10_000_000;
-
-/// How long a successor may take to take a connection.
-const TAKE_US: u64 = 10_000_000;
 
 /// The pause after which a descriptor is passed again, of which too many are on their way.
 const PAUSE_MS: u64 = 5;
@@ -108,17 +101,15 @@ impl Successor {
         os::signals::send("TERM", &[self.process()]);
     }
 
-    /// Begins to pass connections on, of which there are `open`.
+    /// Begins to pass connections on, of which there are `open`; none if they are not taken.
     ///
     /// # Errors
     /// There is no thread.
-    pub(crate) fn passage(self, open: Arc<AtomicUsize>) -> io::Result<Passage> {
-        let takes_connections = self.takes_connections;
-        let (sender, receiver) = mpsc::channel();
-        let pass = move || pass_connections(&self, &receiver);
-        let thread = thread::Builder::new().name("upgrade".into()).spawn(pass)?;
-        let way = Arc::new(Way { sender: Mutex::new(Some(sender)), open });
-        Ok(Passage { way, thread, takes_connections })
+    pub(crate) fn passage(self, open: Arc<AtomicUsize>) -> io::Result<Option<Passage>> {
+        match self.takes_connections {
+            true => Passage::start(vec![self.socket], open, || ()).map(Some),
+            false => Ok(None),
+        }
     }
 }
 
@@ -128,7 +119,8 @@ fn spawn(program: &Path) -> io::Result<(OwnedFd, Child, PipeReader)> {
     let errors = io::stderr().as_fd().try_clone_to_owned()?;
     let (said, says) = io::pipe()?;
     let mut command = Command::new(program);
-    let given = format!("{FORM} {} {}", theirs.as_raw_fd(), errors.as_raw_fd());
+    let numbers = [theirs.as_raw_fd(), errors.as_raw_fd()];
+    let given = format!("{FORM} {} {} {}", std::process::id(), numbers[0], numbers[1]);
     command.args(env::args_os().skip(1)).env(VARIABLE, given).stderr(says);
     os::inheritance::pass_on(&mut command, vec![theirs, errors]);
     let child = command.spawn()?;
@@ -189,71 +181,5 @@ fn send(
             }
             Err(why) => return Err(why),
         }
-    }
-}
-
-/// The passage of connections to a successor.
-pub(crate) struct Passage {
-    way: Arc<Way>,
-    thread: JoinHandle<()>,
-    takes_connections: bool,
-}
-
-/// A connection on its way: what is known of it, and its socket.
-type Packed = (Vec<u8>, OwnedFd);
-
-/// The heir of all workers.
-struct Way {
-    /// None when no more is sent.
-    sender: Mutex<Option<Sender<Packed>>>,
-    /// The number of connections that are open in this process.
-    open: Arc<AtomicUsize>,
-}
-
-impl Passage {
-    /// Who takes the connections; none if the successor takes none.
-    pub(crate) fn heir(&self) -> Option<Arc<dyn Heir>> {
-        self.takes_connections.then(|| Arc::clone(&self.way) as Arc<dyn Heir>)
-    }
-
-    /// Waits until all that were given are passed on.
-    pub(crate) fn end(self) {
-        drop(self.way.sender().take());
-        let _ = self.thread.join(); // its panic has been printed
-    }
-}
-
-impl Way {
-    fn sender(&self) -> MutexGuard<'_, Option<Sender<Packed>>> {
-        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Heir for Way {
-    fn may_take(&self, connection: &Connection) -> bool {
-        connection.is_at_rest()
-    }
-
-    fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool {
-        let sender = self.sender();
-        let Some(sender) = sender.as_ref() else { return false };
-        let Handed { connection, socket } = release();
-        self.open.fetch_sub(1, Ordering::Relaxed);
-        let packed = connection.pack(Tick(os::clock::now()));
-        let packed = packed.expect("only those are taken that rest");
-        sender.send((packed, socket)).is_ok()
-    }
-}
-
-fn pass_connections(successor: &Successor, connections: &Receiver<Packed>) {
-    let mut lost = 0;
-    for (packed, socket) in connections {
-        let message = [&[CONNECTION], &packed[..]].concat();
-        let until_us = os::clock::now() + TAKE_US;
-        let sent = send(successor.socket.as_fd(), &message, Some(socket.as_fd()), until_us);
-        lost += u64::from(sent.is_err());
-    }
-    if lost > 0 {
-        report(&format!("{lost} connections are closed: the new server does not take them"));
     }
 }

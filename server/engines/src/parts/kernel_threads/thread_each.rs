@@ -22,12 +22,11 @@ pub(crate) fn plan(_: &KnobValues, _: usize) -> Plan {
 }
 
 /// Starts an engine of that name, whose threads serve connections by `serve`, which returns those
-/// that are to go to another engine if the engine `moves_connections`.
+/// that are to go to another engine.
 pub(crate) fn start(
     name: &'static str,
     mut start: Start,
     serve: Serve,
-    moves_connections: bool,
 ) -> io::Result<Box<dyn Engine>> {
     let parts = PartitionParts::from_partitions(&mut start);
     let loops = Loops::start_replaceable(name, start, move |worker, loop_context| {
@@ -44,6 +43,6 @@ pub(crate) fn start(
             };
             ThreadPool::new(registry, plan)
         })
-    })?;
-    Ok(Box::new(if moves_connections { loops.moving_connections() } else { loops }))
+    });
+    Ok(Box::new(loops?))
 }

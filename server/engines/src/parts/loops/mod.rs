@@ -215,7 +215,8 @@ impl Loops {
             Ok((thread, make(worker, loop_context)?))
         };
         let made: Vec<_> = workers.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
-        let mut loops = Self { threads: Vec::new(), shared, moves_connections: false };
+        let moves_connections = crate::find(name).is_some_and(|spec| spec.moves.are_taken());
+        let mut loops = Self { threads: Vec::new(), shared, moves_connections };
         for (thread, run) in made {
             match spawn(thread.name.clone(), Box::new(move || thread.keep_running(run))) {
                 Ok(thread) => loops.threads.push(thread),
@@ -229,11 +230,6 @@ impl Loops {
             }
         }
         Ok(loops)
-    }
-
-    /// The same loops, which take connections from their inboxes, and carry out [`Order::Leave`].
-    pub(crate) fn moving_connections(self) -> Self {
-        Self { moves_connections: true, ..self }
     }
 
     fn wake(&self) {

@@ -1,0 +1,298 @@
+//! The passage of connections from one process to another: each at rest, as bytes
+//! ([`Connection::pack`]), with its socket beside them, on a socket that keeps messages apart.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use engines::{Handed, Heir};
+use os::errors::Cause;
+use os::passing;
+use os::poll::PollSet;
+use session::{Connection, Limits, Tick};
+
+use crate::report;
+
+/// The first byte of a message that is a connection.
+const CONNECTION: u8 = b'c';
+
+/// The longest message: an address takes the most of it.
+const MESSAGE_BYTES_MAX: usize = 128;
+
+/// The room for messages on their way at a socket.
+const ROOM_BYTES: usize = 64 * 1024;
+
+/// How long the other side may take to take a connection.
+const TAKE_US: u64 = 10_000_000;
+
+/// The pause after which a connection is sent again for which there was no room.
+const PAUSE_MS: u32 = 5;
+
+/// Two sockets, of which the second has room for many messages.
+pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    passing::message_pair(ROOM_BYTES)
+}
+
+/// A passage on which connections are sent, by a thread of its own: who gives one does not wait.
+pub(crate) struct Passage {
+    way: Arc<Way>,
+    thread: JoinHandle<()>,
+}
+
+/// A connection on its way: the message, and the socket.
+type Packed = (Vec<u8>, OwnedFd);
+
+/// The heir of those whose connections are sent.
+struct Way {
+    /// None when no more is sent.
+    sender: Mutex<Option<Sender<Packed>>>,
+    /// The number of connections that are open in this process.
+    open: Arc<AtomicUsize>,
+}
+
+impl Passage {
+    /// A passage to whoever receives at the other ends of these sockets, in turn. When it was
+    /// closed and all is sent, `ended` is called. `open` is the number of connections that are open
+    /// in this process.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub(crate) fn start(
+        sockets: Vec<OwnedFd>,
+        open: Arc<AtomicUsize>,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        let (sender, receiver) = mpsc::channel();
+        let pass = move || {
+            pass_connections(&sockets, &receiver);
+            ended();
+        };
+        let thread = thread::Builder::new().name("passage".into()).spawn(pass)?;
+        Ok(Self { way: Arc::new(Way { sender: Mutex::new(Some(sender)), open }), thread })
+    }
+
+    /// Who takes the connections.
+    pub(crate) fn heir(&self) -> Arc<dyn Heir> {
+        Arc::clone(&self.way) as Arc<dyn Heir>
+    }
+
+    /// Takes no more.
+    pub(crate) fn close(&self) {
+        drop(self.way.sender().take());
+    }
+
+    /// Takes no more, and waits until all that were taken are sent.
+    pub(crate) fn end(self) {
+        self.close();
+        let _ = self.thread.join(); // its panic has been printed
+    }
+}
+
+impl Way {
+    fn sender(&self) -> MutexGuard<'_, Option<Sender<Packed>>> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Heir for Way {
+    fn may_take(&self, connection: &Connection) -> bool {
+        connection.is_at_rest()
+    }
+
+    fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool {
+        let sender = self.sender();
+        let Some(sender) = sender.as_ref() else { return false };
+        let Handed { connection, socket } = release();
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        let packed = connection.pack(Tick(os::clock::now()));
+        let packed = packed.expect("only those are taken that rest");
+        sender.send(([&[CONNECTION], &packed[..]].concat(), socket)).is_ok()
+    }
+}
+
+fn pass_connections(sockets: &[OwnedFd], connections: &Receiver<Packed>) {
+    let mut lost = 0;
+    for (number, (message, connection)) in connections.iter().enumerate() {
+        let sockets = sockets.iter().cycle().skip(number % sockets.len()).take(sockets.len());
+        let sockets: Vec<BorrowedFd<'_>> = sockets.map(OwnedFd::as_fd).collect();
+        lost += u64::from(send(&sockets, &message, connection.as_fd()).is_err());
+    }
+    if lost > 0 {
+        report(&format!("{lost} connections are closed: no other process takes them"));
+    }
+}
+
+/// Sends a message at the first of these sockets that has room for it, and waits if there is none.
+fn send(sockets: &[BorrowedFd<'_>], message: &[u8], connection: BorrowedFd<'_>) -> io::Result<()> {
+    let until_us = os::clock::now() + TAKE_US;
+    loop {
+        for socket in sockets {
+            match passing::send_with(*socket, message, Some(connection)) {
+                Ok(_) => return Ok(()),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+                Err(why) if Cause::from_error(&why) == Cause::TooManyPassed => {}
+                Err(why) => return Err(why),
+            }
+        }
+        if os::clock::now() >= until_us {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        PollSet::new().wait(&mut Vec::new(), 1, Some(PAUSE_MS))?;
+    }
+}
+
+/// Takes the connections that come by a passage.
+pub(crate) struct Landing {
+    limits: Limits,
+    /// The number of connections that are open in this process.
+    open: Arc<AtomicUsize>,
+}
+
+impl Landing {
+    pub(crate) fn new(limits: Limits, open: Arc<AtomicUsize>) -> Self {
+        Self { limits, open }
+    }
+
+    /// Has the first of the heirs that does take each connection that has come. Does not wait.
+    /// Returns whether more may come: the other side is there.
+    pub(crate) fn take_all(&self, socket: BorrowedFd<'_>, heirs: &[Arc<dyn Heir>]) -> bool {
+        let (mut lost, mut buffer) = (0, [0; MESSAGE_BYTES_MAX]);
+        let may_come = loop {
+            match passing::receive_with(socket, &mut buffer) {
+                Ok((0, _)) => break false,
+                Ok((count, passed)) => {
+                    lost += u64::from(!self.take(&buffer[..count], passed, heirs));
+                }
+                Err(why) => break why.kind() == io::ErrorKind::WouldBlock,
+            }
+        };
+        if lost > 0 {
+            report(&format!("{lost} connections of another process could not be taken"));
+        }
+        may_come
+    }
+
+    /// Has the first of the heirs that does take a connection. Returns whether one does.
+    fn take(&self, message: &[u8], socket: Option<OwnedFd>, heirs: &[Arc<dyn Heir>]) -> bool {
+        let (Some(socket), [CONNECTION, packed @ ..]) = (socket, message) else { return false };
+        let now = Tick(os::clock::now());
+        let Some(connection) = Connection::unpack(packed, now, &self.limits) else { return false };
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let mut handed = Some(Handed { connection, socket });
+        let mut release = || handed.take().expect("it is taken once");
+        let is_taken = heirs.iter().any(|heir| heir.take(&mut release));
+        if !is_taken {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// A connection at rest, as bytes: its form, its state, requests, the time left, and its peer.
+    const PACKED: &[u8] = b"\x01\x01\0\0\0\0\x40\x42\x0f\0\0\0\0\0127.0.0.1:7";
+
+    /// An heir that keeps what it takes.
+    #[derive(Default)]
+    struct Keeper(Mutex<Vec<Handed>>);
+
+    impl Heir for Keeper {
+        fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool {
+            self.0.lock().unwrap().push(release());
+            true
+        }
+    }
+
+    fn handed(socket: UnixStream) -> Handed {
+        let connection = Connection::unpack(PACKED, Tick(1), &Limits::default()).unwrap();
+        Handed { connection, socket: socket.into() }
+    }
+
+    /// Gives a connection to a passage, and returns its other end.
+    fn give(passage: &Passage) -> UnixStream {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut theirs = Some(theirs);
+        assert!(passage.heir().take(&mut || handed(theirs.take().unwrap())));
+        ours
+    }
+
+    fn landing(open: &Arc<AtomicUsize>) -> Landing {
+        Landing::new(Limits::default(), Arc::clone(open))
+    }
+
+    /// The number of connections that have come.
+    fn come(socket: &OwnedFd) -> usize {
+        let keeper = Arc::new(Keeper::default());
+        landing(&Arc::default()).take_all(socket.as_fd(), &[keeper.clone()]);
+        keeper.0.lock().unwrap().len()
+    }
+
+    #[test]
+    fn connections_pass_in_turn_and_are_counted() {
+        let ways = [pair().unwrap(), pair().unwrap()];
+        let sockets = ways.iter().map(|(near, _)| near.try_clone().unwrap()).collect();
+        let left = Arc::new(AtomicUsize::new(4));
+        let (sender, over) = mpsc::channel();
+        let passage =
+            Passage::start(sockets, Arc::clone(&left), move || sender.send(()).unwrap()).unwrap();
+        let clients: Vec<UnixStream> = (0..4).map(|_| give(&passage)).collect();
+        let way = passage.heir();
+        passage.end();
+        over.recv().unwrap();
+        assert!(!way.take(&mut || unreachable!("it is closed")));
+        assert_eq!(left.load(Ordering::Relaxed), 0);
+        for (_, far) in &ways {
+            let (keeper, open) = (Arc::new(Keeper::default()), Arc::default());
+            assert!(landing(&open).take_all(far.as_fd(), &[keeper.clone()]));
+            let kept = keeper.0.lock().unwrap();
+            assert_eq!((kept.len(), open.load(Ordering::Relaxed)), (2, 2));
+            assert!(kept.iter().all(|kept| kept.connection.peer().port() == 7));
+        }
+        drop(clients);
+    }
+
+    #[test]
+    fn what_has_no_room_at_one_socket_goes_to_another() {
+        let ways = [pair().unwrap(), pair().unwrap()];
+        while passing::send_with(ways[0].0.as_fd(), b"?", None).is_ok() {}
+        let sockets = ways.iter().map(|(near, _)| near.try_clone().unwrap()).collect();
+        let passage = Passage::start(sockets, Arc::default(), || ()).unwrap();
+        let _clients = [give(&passage), give(&passage)];
+        passage.end();
+        assert_eq!(ways.each_ref().map(|(_, far)| come(far)), [0, 2]);
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_closed() {
+        let (near, far) = pair().unwrap();
+        let (mut client, theirs) = UnixStream::pair().unwrap();
+        let message = [&[CONNECTION], PACKED].concat();
+        let socket = theirs.as_fd();
+        for (message, socket) in [
+            (&message[..], None),
+            (&message[..4], Some(socket)),
+            (PACKED, Some(socket)),
+            (&[&message[..], b"?"].concat(), Some(socket)),
+        ] {
+            passing::send_with(near.as_fd(), message, socket).unwrap();
+        }
+        assert_eq!(come(&far), 0);
+        passing::send_with(near.as_fd(), &message, Some(socket)).unwrap();
+        drop(theirs);
+        let open = Arc::default();
+        assert!(landing(&open).take_all(far.as_fd(), &[]), "nobody is there who takes it");
+        assert_eq!(open.load(Ordering::Relaxed), 0);
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        drop(near);
+        assert!(!landing(&open).take_all(far.as_fd(), &[]), "the other side has gone");
+    }
+}
