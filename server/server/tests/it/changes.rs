@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use server::config::Config;
 use testkit::{Temporary, circuit};
@@ -69,6 +70,39 @@ fn keep_asking(address: SocketAddr, has_ended: &AtomicBool) {
         if has_ended.load(Ordering::Relaxed) {
             return;
         }
+    }
+}
+
+/// Connections on their way to a worker process that is killed come to the next process of its
+/// place, and whoever is lost sees the end of the connection.
+#[test]
+fn no_client_waits_for_a_process_that_was_killed() {
+    const CLIENTS: usize = 200;
+    let site = site_of("site");
+    for spec in engines().iter().filter(|spec| spec.moves.are_taken()) {
+        let threads = config_of(&site, "site", "event-loop");
+        let mut processes = config_of(&site, "site", spec.name);
+        processes.settings.engine.processes = 2;
+        let mut server = Running::start(&threads);
+        let connect = || TcpStream::connect(server.addresses()[0]).unwrap();
+        let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect()).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            // Others have sent nothing yet.
+            if number % 2 == 0 {
+                assert!(ask(client, "/").is_some());
+            }
+        }
+        server.change(&processes).unwrap();
+        let victim = server.worker_processes()[0];
+        os::signals::send("KILL", &[victim]);
+        let answered = clients.iter_mut().filter_map(|client| ask(client, "/")).count();
+        println!("{}: {answered} of {CLIENTS} are answered", spec.name);
+        assert!(answered >= CLIENTS / 2, "{}: {answered} are answered", spec.name);
+        // And all that are left come back.
+        server.change(&threads).unwrap();
+        let left = clients.iter_mut().filter_map(|client| ask(client, "/"));
+        assert_eq!(left.filter(|(_, is_last)| !is_last).count(), answered, "{}", spec.name);
     }
 }
 
