@@ -195,11 +195,12 @@ impl Landing {
 mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
+    use std::slice;
 
     use super::*;
 
     /// A connection at rest, as bytes: its form, its state, requests, the time left, and its peer.
-    const PACKED: &[u8] = b"\x01\x01\0\0\0\0\x40\x42\x0f\0\0\0\0\0127.0.0.1:7";
+    const PACKED: &[u8] = b"\x01\x01\0\0\0\0\x40\x42\x0f\0\0\0\0\x00127.0.0.1:7";
 
     /// An heir that keeps what it takes.
     #[derive(Default)]
@@ -232,7 +233,8 @@ mod tests {
     /// The number of connections that have come.
     fn come(socket: &OwnedFd) -> usize {
         let keeper = Arc::new(Keeper::default());
-        landing(&Arc::default()).take_all(socket.as_fd(), &[keeper.clone()]);
+        let heir: Arc<dyn Heir> = keeper.clone();
+        landing(&Arc::default()).take_all(socket.as_fd(), slice::from_ref(&heir));
         keeper.0.lock().unwrap().len()
     }
 
@@ -252,7 +254,8 @@ mod tests {
         assert_eq!(left.load(Ordering::Relaxed), 0);
         for (_, far) in &ways {
             let (keeper, open) = (Arc::new(Keeper::default()), Arc::default());
-            assert!(landing(&open).take_all(far.as_fd(), &[keeper.clone()]));
+            let heir: Arc<dyn Heir> = keeper.clone();
+            assert!(landing(&open).take_all(far.as_fd(), slice::from_ref(&heir)));
             let kept = keeper.0.lock().unwrap();
             assert_eq!((kept.len(), open.load(Ordering::Relaxed)), (2, 2));
             assert!(kept.iter().all(|kept| kept.connection.peer().port() == 7));

@@ -1,19 +1,15 @@
 //! The way of connections from one driver to another: each loop has an inbox, which its wake-up
 //! call announces.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Shared;
+use super::handover::{Inbox, Put};
 use crate::engine::{Handed, Heir};
-use crate::lock::lock;
-
-/// The connections that are on their way to a loop; none once it takes no more.
-type Inbox = Mutex<Option<Vec<Handed>>>;
 
 /// The inboxes of the loops of one engine.
 pub(crate) struct Inboxes {
-    of_loops: Vec<Inbox>,
+    of_loops: Vec<Inbox<Handed>>,
     /// The loops that take connections of other engines.
     pub(super) takers: Vec<usize>,
     /// The number of connections that came from other engines.
@@ -23,27 +19,23 @@ pub(crate) struct Inboxes {
 impl Inboxes {
     /// Inboxes for so many loops, none of which takes connections of other engines.
     pub(super) fn new(loops: usize) -> Self {
-        let inbox = || Inbox::new(Some(Vec::new()));
-        let of_loops = std::iter::repeat_with(inbox).take(loops).collect();
+        let of_loops = std::iter::repeat_with(Inbox::new).take(loops).collect();
         Self { of_loops, takers: Vec::new(), taken: AtomicUsize::new(0) }
     }
 
     /// Takes what has come for a loop.
     pub(crate) fn take(&self, index: usize) -> Vec<Handed> {
-        lock(&self.of_loops[index]).as_mut().map(std::mem::take).unwrap_or_default()
+        self.of_loops[index].take()
     }
 
     /// Puts back what a loop has no room for yet.
     pub(crate) fn put_back(&self, index: usize, handed: impl Iterator<Item = Handed>) {
-        let mut inbox = lock(&self.of_loops[index]);
-        inbox.get_or_insert_default().extend(handed);
+        self.of_loops[index].put_back(handed);
     }
 
     /// Closes the inbox of a loop unless something is in it. Returns whether it is closed.
     pub(crate) fn close_if_empty(&self, index: usize) -> bool {
-        let mut inbox = lock(&self.of_loops[index]);
-        inbox.take_if(|handed| handed.is_empty());
-        inbox.is_none()
+        self.of_loops[index].close_if_empty()
     }
 }
 
@@ -51,20 +43,16 @@ impl Shared {
     /// Hands a connection to one of the loops. Returns false, and does not call `release`, if that
     /// takes no more.
     pub(crate) fn hand_to(&self, index: usize, release: impl FnOnce() -> Handed) -> bool {
-        let mut inbox = lock(&self.inboxes.of_loops[index]);
-        let Some(waiting) = inbox.as_mut() else { return false };
-        waiting.push(release());
-        let is_first = waiting.len() == 1;
-        drop(inbox);
-        if is_first {
+        let put = self.inboxes.of_loops[index].put(release);
+        if put == Put::First {
             self.wakes[index].notify();
         }
-        true
+        put != Put::Refused
     }
 
     /// Closes the connections that are on their way to a loop which has failed for good.
     pub(super) fn close_inbox(&self, index: usize) {
-        let waiting = lock(&self.inboxes.of_loops[index]).take().unwrap_or_default();
+        let waiting = self.inboxes.of_loops[index].close();
         self.open.fetch_sub(waiting.len(), Ordering::Relaxed);
     }
 }

@@ -1,6 +1,8 @@
 //! Tests of loops that fail: at their start, in the middle, again and again, or for lack of a
 //! thread.
 
+mod model;
+
 use std::cell::RefCell;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
