@@ -63,7 +63,7 @@ pub(crate) struct Generation {
     /// Why the engine was chosen, if by rule.
     pub(crate) reasons: Vec<String>,
     /// How long connections may take that cannot be moved when these workers leave.
-    drain_us: u64,
+    pub(crate) drain_us: u64,
     /// When those are cut off, if the workers leave.
     leaves_until: Option<u64>,
     is_cut_off: bool,

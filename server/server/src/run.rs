@@ -71,12 +71,10 @@ pub fn run(config: &Config, load: Load<'_>, is_verbose: bool) -> Result<(), Repo
         Started::ToStop(server) => Ok((*server, End::Asked)),
     });
     let mut deadline = match &served {
-        Ok(_) => StopDeadline::new(1000 * config.settings.timeouts.drain_ms, || {
-            is_cut_short(&mut signals)
-        }),
+        Ok((server, _)) => StopDeadline::new(server.drain_us(), || is_cut_short(&mut signals)),
         Err(_) => StopDeadline::passed(),
     };
-    let stopped = served.and_then(|(server, end)| stop(server, end, config, &mut deadline));
+    let stopped = served.and_then(|(server, end)| stop(server, end, &mut deadline));
     if let Err(why) = &stopped {
         report(why);
     }
@@ -149,13 +147,8 @@ fn in_time<T: Send + 'static>(
     Ok((outcome, stop_by_us.is_some()))
 }
 
-fn stop(
-    server: Server,
-    end: End,
-    config: &Config,
-    deadline: &mut StopDeadline<'_>,
-) -> Result<(), String> {
-    let seconds = Duration::from_millis(config.settings.timeouts.drain_ms).as_secs_f64();
+fn stop(server: Server, end: End, deadline: &mut StopDeadline<'_>) -> Result<(), String> {
+    let seconds = Duration::from_micros(server.drain_us()).as_secs_f64();
     let summary = match end {
         End::Asked => {
             report(&format!("stopping: connections have {seconds} s to finish"));

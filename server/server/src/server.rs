@@ -105,6 +105,11 @@ impl Server {
         Ok(())
     }
 
+    /// How long connections may take when the server ends.
+    pub(crate) fn drain_us(&self) -> u64 {
+        self.current.drain_us
+    }
+
     /// Copies of all listeners, described for another process.
     pub(crate) fn listeners(&self) -> io::Result<Vec<(String, OwnedFd)>> {
         self.lasting.listeners.copies()

@@ -150,8 +150,13 @@ fn what_is_configured_anew_holds_from_then_on() {
 
 /// The status of the whole answer to a request on this connection, which goes on.
 pub(crate) fn ask(client: &mut TcpStream, path: &str) -> u16 {
+    answer_to(client, path).0
+}
+
+/// Asks, and waits for the answer: its status, and whether it says that it is the last.
+fn answer_to(client: &mut TcpStream, path: &str) -> (u16, bool) {
     write!(client, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
-    answer(client).0
+    answer(client)
 }
 
 /// The status of a whole answer, and whether it says that it is the last.
@@ -195,6 +200,58 @@ fn of_several_servers_one_is_chosen() {
     servers.into_iter().for_each(|server| drop(server.stop()));
     let (status, _, err) = place.ctl(&["status"]);
     assert!(status == 1 && err.contains("no server of this user runs here"), "{err}");
+}
+
+/// A start that fails wherever it is takes back what it has opened.
+#[test]
+fn a_change_that_finds_no_descriptors_changes_nothing() {
+    let mut refused = 0;
+    for limit in [40, 64] {
+        let place = Place::new();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {limit}; exec \"$@\""), "sh", ROPEWALK]);
+        command.env("RUNTIME_DIRECTORY", place.runtime());
+        let site = place.path("a");
+        let server = ServerProcess::start(serve(&mut command, site.as_ref()));
+        let change = |engine: &str| {
+            let (status, out, err) = place.ctl(&["change", &format!("engine.name={engine}")]);
+            let is_refused = status == 1 && err.contains("Too many open files");
+            assert!(status == 0 || is_refused, "{engine} with {limit}: {out}{err}");
+            is_refused
+        };
+        let mut clients = [server.connect(), server.connect()];
+        let mut round = || {
+            for spec in engines::ENGINES {
+                refused += usize::from(change(spec.name));
+                for client in &mut clients {
+                    if answer_to(client, "/") == (200, true) {
+                        *client = server.connect();
+                    }
+                }
+                assert_eq!(server.status("/"), 200, "{}", spec.name);
+            }
+            assert!(!change("threads"), "it found enough before");
+        };
+        round();
+        // What ended processes have shared is kept, to be used again.
+        let before = server.descriptors();
+        round();
+        wait_until(|| server.descriptors() <= before);
+        server.stop();
+    }
+    assert!(refused > 0, "there were enough");
+}
+
+/// A signal ends the server by what is configured then.
+#[test]
+fn connections_have_the_time_of_the_last_change() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    assert_eq!(place.ctl(&["change", "timeouts.drain_ms=1234"]).0, 0);
+    os::signals::send("TERM", &[server.pid()]);
+    let lines = server.wait_for_end();
+    let told = "stopping: connections have 1.234 s to finish";
+    assert!(lines.iter().any(|line| line.contains(told)), "{lines:?}");
 }
 
 /// A program that a client has started would have the rights of the server's user.
