@@ -247,6 +247,12 @@ pub trait Heir: Send + Sync {
         connection.is_movable()
     }
 
+    /// Whether fewer are on their way to it than it takes in a moment. Others are better watched
+    /// where they are, for so long.
+    fn has_room(&self) -> bool {
+        true
+    }
+
     /// Takes such a connection, which `release` gives away, without waiting. Returns false, and
     /// does not call `release`, if it takes no more: its giver keeps the connection.
     fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool;

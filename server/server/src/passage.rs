@@ -12,6 +12,7 @@ use engines::{Handed, Heir};
 use os::errors::Cause;
 use os::passing;
 use os::poll::PollSet;
+use os::socket::{Readiness, wait_ready};
 use session::{Connection, Limits, Tick};
 
 use crate::report;
@@ -25,11 +26,14 @@ const MESSAGE_BYTES_MAX: usize = 128;
 /// The room for messages on their way at a socket.
 const ROOM_BYTES: usize = 64 * 1024;
 
+/// How many connections may wait to be sent before those who give them are to wait.
+const ROOM: usize = 32;
+
 /// How long the other side may take to take a connection.
 const TAKE_US: u64 = 10_000_000;
 
-/// The pause after which a connection is sent again for which there was no room.
-const PAUSE_MS: u32 = 5;
+/// The pause after which a connection is sent again for which there was no room, at the latest.
+const PAUSE_MS: u64 = 5;
 
 /// Two sockets, of which the second has room for many messages.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -51,6 +55,8 @@ struct Way {
     sender: Mutex<Option<Sender<Packed>>>,
     /// The number of connections that are open in this process.
     open: Arc<AtomicUsize>,
+    /// The number of connections that were taken and are not sent.
+    waiting: Arc<AtomicUsize>,
 }
 
 impl Passage {
@@ -66,12 +72,15 @@ impl Passage {
         ended: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let sent = Arc::clone(&waiting);
         let pass = move || {
-            pass_connections(&sockets, &receiver);
+            pass_connections(&sockets, &receiver, &sent);
             ended();
         };
         let thread = thread::Builder::new().name("passage".into()).spawn(pass)?;
-        Ok(Self { way: Arc::new(Way { sender: Mutex::new(Some(sender)), open }), thread })
+        let way = Way { sender: Mutex::new(Some(sender)), open, waiting };
+        Ok(Self { way: Arc::new(way), thread })
     }
 
     /// Who takes the connections.
@@ -102,23 +111,30 @@ impl Heir for Way {
         connection.is_at_rest()
     }
 
+    fn has_room(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) < ROOM
+    }
+
     fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool {
         let sender = self.sender();
         let Some(sender) = sender.as_ref() else { return false };
         let Handed { connection, socket } = release();
         self.open.fetch_sub(1, Ordering::Relaxed);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         let packed = connection.pack(Tick(os::clock::now()));
         let packed = packed.expect("only those are taken that rest");
         sender.send(([&[CONNECTION], &packed[..]].concat(), socket)).is_ok()
     }
 }
 
-fn pass_connections(sockets: &[OwnedFd], connections: &Receiver<Packed>) {
+/// Sends what comes until nobody gives any more, at these sockets in turn.
+fn pass_connections(sockets: &[OwnedFd], connections: &Receiver<Packed>, waiting: &AtomicUsize) {
     let mut lost = 0;
     for (number, (message, connection)) in connections.iter().enumerate() {
         let sockets = sockets.iter().cycle().skip(number % sockets.len()).take(sockets.len());
         let sockets: Vec<BorrowedFd<'_>> = sockets.map(OwnedFd::as_fd).collect();
         lost += u64::from(send(&sockets, &message, connection.as_fd()).is_err());
+        waiting.fetch_sub(1, Ordering::Relaxed);
     }
     if lost > 0 {
         report(&format!("{lost} connections are closed: no other process takes them"));
@@ -129,18 +145,20 @@ fn pass_connections(sockets: &[OwnedFd], connections: &Receiver<Packed>) {
 fn send(sockets: &[BorrowedFd<'_>], message: &[u8], connection: BorrowedFd<'_>) -> io::Result<()> {
     let until_us = os::clock::now() + TAKE_US;
     loop {
+        let mut are_too_many = false;
         for socket in sockets {
             match passing::send_with(*socket, message, Some(connection)) {
                 Ok(_) => return Ok(()),
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
-                Err(why) if Cause::from_error(&why) == Cause::TooManyPassed => {}
+                Err(why) if Cause::from_error(&why) == Cause::TooManyPassed => are_too_many = true,
                 Err(why) => return Err(why),
             }
         }
-        if os::clock::now() >= until_us {
-            return Err(io::ErrorKind::TimedOut.into());
+        match are_too_many {
+            _ if os::clock::now() >= until_us => return Err(io::ErrorKind::TimedOut.into()),
+            true => PollSet::new().wait(&mut Vec::new(), 1, Some(PAUSE_MS as u32))?,
+            false => drop(wait_ready(sockets[0], Readiness::Writable, PAUSE_MS)?),
         }
-        PollSet::new().wait(&mut Vec::new(), 1, Some(PAUSE_MS))?;
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use engines::{Heir, Order};
+use os::event::Wake;
 use session::{Counter, Counters};
 
 use crate::access_log::{Log, Reopener};
@@ -24,6 +25,10 @@ use crate::upgrade::Predecessor;
 
 /// How long former workers are waited for until they accept no more.
 const LEAVE_US_MAX: u64 = 1_000_000;
+
+/// The number of descriptors that have to be left after a change, so that the new workers do not
+/// fail at once for want of them.
+const DESCRIPTORS_SPARE: usize = 8;
 
 /// A server that runs until it is stopped.
 pub struct Server {
@@ -92,7 +97,11 @@ impl Server {
     /// # Errors
     /// What could not be opened or started. Nothing has changed then.
     pub fn change(&mut self, config: &Config) -> Result<(), StartError> {
+        self.take_leave(); // what ended workers have is needed now
+        let spare = (0..DESCRIPTORS_SPARE).map(|_| Wake::new()).collect::<io::Result<Vec<_>>>();
+        let spare = spare.map_err(StartError::system("start others beside the former workers"))?;
         let new = Generation::start(config, &mut self.lasting, Some(&self.current))?;
+        drop(spare);
         self.leaving.push(std::mem::replace(&mut self.current, new));
         let heir = self.current.heir();
         self.taker.set(heir.clone());

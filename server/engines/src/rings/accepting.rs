@@ -100,6 +100,11 @@ impl Accepting {
         self.paused_until = Some(now.plus_ms(PAUSE_MS));
     }
 
+    /// Pauses until then.
+    pub(super) fn rest(&mut self, until: Tick) {
+        self.paused_until = Some(until);
+    }
+
     /// Ends a pause that is over. Returns whether one was.
     pub(super) fn resume(&mut self, now: Tick) -> bool {
         self.paused_until.take_if(|until| *until <= now).is_some()

@@ -37,7 +37,7 @@ use crate::parts::loops::clock::read_clock;
 use crate::parts::loops::connections::{Connections, NO_UPSTREAM, Slot, Timed};
 use crate::parts::loops::cpu_placement::CpuPlacement;
 use crate::parts::loops::drive::{Begun, Driven, Pause, drive};
-use crate::parts::loops::obey::{Obey, Obeyed, obey};
+use crate::parts::loops::obey::{LEAVES_AGAIN_MS, Obey, Obeyed, obey};
 use crate::parts::loops::reactor::FILE_CHUNK_KIB;
 use crate::parts::loops::step::{Step, Turn, receive_beside, step};
 use crate::parts::loops::transport::COALESCED_BYTES_MAX;
@@ -556,7 +556,11 @@ impl Obey for RingLoop {
     fn leave(&mut self) {
         self.is_leaving = true;
         self.obeyed.is_closed = self.obeyed.is_closed || self.leave_listeners();
+        self.accepting.resume(self.worker.now()); // the end of a wait for room
         for key in self.connections.keys() {
+            if self.shared.heir().is_some_and(|heir| !heir.has_room()) {
+                return self.accepting.rest(self.worker.now().plus_ms(LEAVES_AGAIN_MS));
+            }
             self.gives(key);
         }
     }

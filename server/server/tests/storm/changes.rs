@@ -79,10 +79,11 @@ impl Holdings {
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         let maps = read("/proc/self/maps");
         let is_guard = |line: &&str| line.split(' ').nth(1) == Some("---p");
+        let guarded = 2 * maps.lines().filter(is_guard).count();
         Self {
             descriptors: os::limits::open_descriptors(),
             threads: testkit::thread_folders(std::process::id()).len(),
-            mappings: maps.lines().count() - 2 * maps.lines().filter(is_guard).count(),
+            mappings: maps.lines().count() - guarded,
             resident_kib: resident.trim().trim_end_matches(" kB").parse().unwrap(),
         }
     }

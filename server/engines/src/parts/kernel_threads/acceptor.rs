@@ -99,7 +99,9 @@ pub(crate) struct Acceptor<C> {
 struct Leaving {
     /// The heir that the pool was told of, by its number; 0 if none.
     told: u32,
-    /// When threads are interrupted again, and the time after which that is.
+    /// The first thread that is to be interrupted next, by the place of its connection.
+    from: usize,
+    /// When threads are interrupted again, and the time after which all are once more.
     next: Option<Tick>,
     pause_ms: u64,
 }
@@ -271,10 +273,13 @@ impl<C: Pool + 'static> Obey for Acceptor<C> {
         }
         let now = self.worker.now();
         if number > 0 && self.leaving.next.is_none_or(|next| next <= now) {
-            self.registry.interrupt_all();
-            let doubled = (2 * self.leaving.pause_ms).min(INTERRUPTED_AFTER_MS_MAX);
-            self.leaving.pause_ms = doubled.max(INTERRUPTED_AFTER_MS);
-            self.leaving.next = Some(now.plus_ms(self.leaving.pause_ms));
+            self.leaving.from = self.registry.interrupt_some(self.leaving.from);
+            if self.leaving.from == 0 {
+                let doubled = (2 * self.leaving.pause_ms).min(INTERRUPTED_AFTER_MS_MAX);
+                self.leaving.pause_ms = doubled.max(INTERRUPTED_AFTER_MS);
+            }
+            let pause_ms = if self.leaving.from == 0 { self.leaving.pause_ms } else { 1 };
+            self.leaving.next = Some(now.plus_ms(pause_ms));
         }
     }
 

@@ -74,6 +74,9 @@ struct Entries {
 /// them goes through all connections.
 const CANDIDATES_MAX: usize = 64;
 
+/// The number of threads that are interrupted at once.
+const INTERRUPTED_MAX: usize = 32;
+
 /// One connection, as other threads access it.
 pub(crate) struct Entry {
     socket: OwnedFd,
@@ -224,14 +227,22 @@ impl Registry {
         Some(arrival)
     }
 
-    /// Interrupts the threads that wait for their clients in calls, so that they see an order.
-    pub(crate) fn interrupt_all(&self) {
-        for entry in lock(&self.entries).slots.iter().flatten() {
-            let thread = ThreadNumber(entry.thread.load(Ordering::Relaxed));
-            if thread != ThreadNumber::NONE {
+    /// Interrupts some of the threads that wait for their clients in calls, so that they see an
+    /// order, and do not all at once want to run: those at the places from `from` on. Returns the
+    /// place at which it goes on, 0 after the last.
+    pub(crate) fn interrupt_some(&self, from: usize) -> usize {
+        let entries = lock(&self.entries);
+        let (mut place, mut interrupted) = (from, 0);
+        while place < entries.slots.len() && interrupted < INTERRUPTED_MAX {
+            let entry = entries.slots[place].iter();
+            let thread = entry.map(|entry| ThreadNumber(entry.thread.load(Ordering::Relaxed)));
+            for thread in thread.filter(|thread| *thread != ThreadNumber::NONE) {
                 thread.interrupt();
+                interrupted += 1;
             }
+            place += 1;
         }
+        if place < entries.slots.len() { place } else { 0 }
     }
 
     /// Removes a connection that has ended.

@@ -33,6 +33,11 @@ impl<T> Inbox<T> {
         }
     }
 
+    /// Whether less than so much is on its way.
+    pub(crate) fn has_room(&self, count: usize) -> bool {
+        self.waiting().as_ref().is_none_or(|waiting| waiting.len() < count)
+    }
+
     /// Takes all that has come.
     pub(crate) fn take(&self) -> Vec<T> {
         self.waiting().as_mut().map(std::mem::take).unwrap_or_default()

@@ -57,7 +57,16 @@ impl Shared {
     }
 }
 
+/// How many connections may be on their way to a loop: as many as it takes in within a millisecond
+/// or two, if each of them costs a thread.
+const ROOM: usize = 32;
+
 impl Heir for Shared {
+    fn has_room(&self) -> bool {
+        let Inboxes { takers, of_loops, .. } = &self.inboxes;
+        takers.iter().any(|taker| of_loops[*taker].has_room(ROOM))
+    }
+
     /// The loops take connections in turn.
     fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool {
         let Inboxes { takers, taken, .. } = &self.inboxes;

@@ -5,6 +5,9 @@ use std::sync::atomic::AtomicU64;
 
 use crate::orders::{Order, Orders};
 
+/// How long a loop waits for room for its connections in another engine, in milliseconds.
+pub(crate) const LEAVES_AGAIN_MS: u64 = 1;
+
 /// The orders that one loop has carried out.
 #[derive(Debug, Default)]
 pub(crate) struct Obeyed {

@@ -27,7 +27,7 @@ use super::clock::{read_clock, timeout_ms};
 use super::connections::{Connections, NO_UPSTREAM, Slot, Timed};
 use super::cpu_placement::CpuPlacement;
 use super::drive::{Begun, Driven, Pause, drive, drive_beside};
-use super::obey::{Obey, Obeyed, obey};
+use super::obey::{LEAVES_AGAIN_MS, Obey, Obeyed, obey};
 use super::step::{RECEIVE_BYTES, Step, Turn, receive_beside, step};
 use super::transport::Plain;
 use super::watch::{self, Watch};
@@ -528,6 +528,11 @@ impl Obey for Reactor {
             let Some(slot) = self.connections.get(key) else { continue };
             match &heir {
                 Some(heir) if slot.upstream == NO_UPSTREAM && heir.may_take(&slot.connection) => {
+                    if !heir.has_room() {
+                        // There are no listeners to rest from, but the next turn comes.
+                        let again = self.worker.now().plus_ms(LEAVES_AGAIN_MS);
+                        return self.listeners.rest(&self.watch, again);
+                    }
                     heir.take(&mut || self.release(key));
                 }
                 Some(_) => {}
