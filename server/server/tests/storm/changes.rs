@@ -88,8 +88,8 @@ impl Holdings {
         }
     }
 
-    /// Whether it is no more than `before`, but for what is kept to be used again: freed memory, and
-    /// the memory that ended processes have shared, of as many as there were at a time.
+    /// Whether it is no more than `before`, but for what is kept to be used again: freed memory,
+    /// and the memory that ended processes have shared, of as many as there were at a time.
     fn is_no_more_than(&self, before: &Self) -> bool {
         self.descriptors <= before.descriptors + 16
             && self.threads <= before.threads
