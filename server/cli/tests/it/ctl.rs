@@ -49,7 +49,7 @@ impl Place {
     }
 
     /// A server by a configuration file.
-    fn serve_by(&self, file: &str) -> ServerProcess {
+    pub(crate) fn serve_by(&self, file: &str) -> ServerProcess {
         ServerProcess::start(self.command().args(["serve", "--config", &self.path(file)]))
     }
 

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -30,6 +30,19 @@ struct Follower {
     _guard: Guard,
 }
 
+impl Follower {
+    /// Has another process serve in the place of the server of that place.
+    fn of(place: &Place) -> Self {
+        let (status, out, err) = place.ctl(&["upgrade"]);
+        assert_eq!((status, &*err), (0, ""), "{out}");
+        assert!(out.starts_with("serving "), "{out}");
+        let line = out.lines().find_map(|line| line.strip_prefix("it is the process "));
+        let process: u32 = line.expect("its number").parse().unwrap();
+        let guard = Guard::new("kill -s KILL \"$1\"", [process.to_string()]).unwrap();
+        Self { process, _guard: guard }
+    }
+}
+
 impl Upgradable {
     fn start(arguments: &[&str], more: impl Fn(&mut Command)) -> Self {
         let place = Place::new();
@@ -49,13 +62,7 @@ impl Upgradable {
 
     /// Has another process serve.
     fn upgrade(&self) -> Follower {
-        let (status, out, err) = self.place.ctl(&["upgrade"]);
-        assert_eq!((status, &*err), (0, ""), "{out}");
-        assert!(out.starts_with("serving "), "{out}");
-        let line = out.lines().find_map(|line| line.strip_prefix("it is the process "));
-        let process: u32 = line.expect("its number").parse().unwrap();
-        let guard = Guard::new("kill -s KILL \"$1\"", [process.to_string()]).unwrap();
-        Follower { process, _guard: guard }
+        Follower::of(&self.place)
     }
 
     fn waits_for_end(&mut self) {
@@ -255,4 +262,42 @@ fn either_process_may_be_killed() {
             }
         }
     }
+}
+
+/// What 64 clients of `wrk` lose while the server gets another architecture, refuses a configuration
+/// with a mistake, reads its configuration anew, and is followed by another process, twice.
+#[test]
+fn clients_of_wrk_lose_nothing() {
+    if !testkit::has(&testkit::tools::WRK) {
+        return;
+    }
+    let place = Place::new();
+    let write = |more: &str| {
+        let text = format!("listen = [\"127.0.0.1:0\"]\n[[host]]\nroot = \"a\"\n{more}");
+        fs::write(place.path("r.toml"), text).unwrap();
+    };
+    write("");
+    let mut server = place.serve_by("r.toml");
+    let mut wrk = Command::new("wrk");
+    wrk.args(["-t1", "-c64", "-d6s", "--timeout", "60s", &server.url("/")]);
+    let wrk = wrk.stdout(Stdio::piped()).spawn().unwrap();
+    let done = |words: &[&str]| assert_eq!(place.ctl(words).0, 0, "{words:?}");
+    let mut followers = Vec::new();
+    for _ in 0..2 {
+        for engine in ["fibers", "event-loop-copies", "threads", "rings"] {
+            let engine = format!("engine.name={engine}");
+            assert!(place.ctl(&["change", &engine]).0 <= 1, "it may be absent");
+        }
+        write("rot = 1\n");
+        assert_eq!(place.ctl(&["reload"]).0, 2);
+        write("header = [{ path = \"/**\", name = \"X-Read\", value = \"anew\" }]\n");
+        done(&["reload"]);
+        followers.push(Follower::of(&place));
+    }
+    let printed = wrk.wait_with_output().unwrap().stdout;
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(printed.contains(" requests in ") && !printed.contains("Socket errors"), "{printed}");
+    assert!(!printed.contains("Non-2xx"), "{printed}");
+    assert!(comes_true(|| !server.is_running()), "it was followed");
+    done(&["drain"]);
 }
