@@ -264,8 +264,9 @@ fn either_process_may_be_killed() {
     }
 }
 
-/// What 64 clients of `wrk` lose while the server gets another architecture, refuses a configuration
-/// with a mistake, reads its configuration anew, and is followed by another process, twice.
+/// What 64 clients of `wrk` lose while the server gets another architecture, refuses a
+/// configuration with a mistake, reads its configuration anew, and is followed by another process,
+/// twice.
 #[test]
 fn clients_of_wrk_lose_nothing() {
     if !testkit::has(&testkit::tools::WRK) {
