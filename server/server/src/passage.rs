@@ -29,8 +29,10 @@ const ROOM_BYTES: usize = 64 * 1024;
 /// How many connections may wait to be sent before those who give them are to wait.
 const ROOM: usize = 32;
 
-/// How long the other side may take to take a connection.
-const TAKE_US: u64 = 10_000_000;
+/// How long the other side may take to take a connection. After one that it has not taken in time
+/// it is not waited for until it takes another, so that whoever ends a passage waits so long at
+/// most.
+const TAKE_US: u64 = 2_000_000;
 
 /// The pause after which a connection is sent again for which there was no room, at the latest.
 const PAUSE_MS: u64 = 5;
@@ -129,11 +131,13 @@ impl Heir for Way {
 
 /// Sends what comes until nobody gives any more, at these sockets in turn.
 fn pass_connections(sockets: &[OwnedFd], connections: &Receiver<Packed>, waiting: &AtomicUsize) {
-    let mut lost = 0;
+    let (mut lost, mut wait_us) = (0, TAKE_US);
     for (number, (message, connection)) in connections.iter().enumerate() {
         let sockets = sockets.iter().cycle().skip(number % sockets.len()).take(sockets.len());
         let sockets: Vec<BorrowedFd<'_>> = sockets.map(OwnedFd::as_fd).collect();
-        lost += u64::from(send(&sockets, &message, connection.as_fd()).is_err());
+        let is_sent = send(&sockets, &message, connection.as_fd(), wait_us).is_ok();
+        wait_us = if is_sent { TAKE_US } else { 0 };
+        lost += u64::from(!is_sent);
         waiting.fetch_sub(1, Ordering::Relaxed);
     }
     if lost > 0 {
@@ -141,9 +145,14 @@ fn pass_connections(sockets: &[OwnedFd], connections: &Receiver<Packed>, waiting
     }
 }
 
-/// Sends a message at the first of these sockets that has room for it, and waits if there is none.
-fn send(sockets: &[BorrowedFd<'_>], message: &[u8], connection: BorrowedFd<'_>) -> io::Result<()> {
-    let until_us = os::clock::now() + TAKE_US;
+/// Sends a message at the first of these sockets that has room for it, for which it waits so long.
+fn send(
+    sockets: &[BorrowedFd<'_>],
+    message: &[u8],
+    connection: BorrowedFd<'_>,
+    wait_us: u64,
+) -> io::Result<()> {
+    let until_us = os::clock::now() + wait_us;
     loop {
         let mut are_too_many = false;
         for socket in sockets {

@@ -112,13 +112,17 @@ impl Pool for ParkingPool {
     /// Mostly they have come with it: then it never rests, and may not be closed to make room.
     fn dispatch(&mut self, mut arrival: Arrival) -> bool {
         let shared = &self.shared;
-        let served = ServedConnection::new(&shared.registry, &mut arrival, true);
+        let mut served = ServedConnection::new(&shared.registry, &mut arrival, true);
         if served.is_idle() {
             arrival.entry.rest(Tick(os::clock::now()));
         }
         let has_input = os::socket::wait_ready(arrival.entry.socket(), Readiness::Readable, 0);
+        let has_input = has_input.unwrap_or(false);
+        if has_input {
+            served.note_input();
+        }
         // One that comes from another engine may have something else to do.
-        let is_ready = has_input.unwrap_or(false) || !served.receives();
+        let is_ready = has_input || !served.receives();
         let mut state = lock(&shared.state);
         let key = state.places.insert(Place(None));
         let interest = if is_ready { Interest::NONE } else { Interest::READ };

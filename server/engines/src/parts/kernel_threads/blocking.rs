@@ -90,6 +90,11 @@ impl ServedConnection {
         self.has_input = event.readable || has_ended;
     }
 
+    /// Takes note that bytes of the client have come.
+    pub(crate) fn note_input(&mut self) {
+        self.has_input = true;
+    }
+
     /// Whether the connection rests between two requests.
     pub(crate) fn is_idle(&self) -> bool {
         self.connection.phase() == Phase::Idle
@@ -274,7 +279,9 @@ impl Drive<'_, '_> {
             return Step::Wait;
         }
         let now = self.lease.worker().now();
-        let is_called = std::mem::take(&mut self.is_called);
+        // Who is called to leave, and cannot, waits where it was.
+        let is_due = self.served.has_input || self.served.deadline().is_some_and(|at| at <= now);
+        let is_called = std::mem::take(&mut self.is_called) && is_due;
         let is_idle = self.served.connection.phase() == Phase::Idle;
         if !is_called {
             self.lease.release();
@@ -566,5 +573,30 @@ impl Waits {
                 os::socket::wait_ready(entry.socket(), Readiness::Writable, ms).map(|_| ())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use super::super::registry::tests::{admit, registry};
+    use super::*;
+
+    /// It would wait for its client in the thread that has called it, which nobody wakes.
+    #[test]
+    fn a_parked_connection_that_is_called_for_nothing_is_parked_again() {
+        let registry = registry(1);
+        let (mut arrival, mut client) = admit(&registry);
+        let entry = Arc::clone(&arrival.entry);
+        let mut served = ServedConnection::new(&registry, &mut arrival, true);
+        let mut buffer = vec![0; RECEIVE_BYTES];
+        assert_eq!(served.drive(&registry, &entry, &mut buffer, None), Some(Interest::READ));
+        client.write_all(b"GET / HT").unwrap();
+        served.note_input();
+        assert_eq!(served.drive(&registry, &entry, &mut buffer, None), Some(Interest::READ));
+        assert!(!os::socket::has_input(entry.socket()), "that was taken");
+        registry.leave(arrival);
     }
 }
