@@ -77,7 +77,8 @@ fn keep_asking(address: SocketAddr, has_ended: &AtomicBool) {
 /// place, and whoever is lost sees the end of the connection.
 #[test]
 fn no_client_waits_for_a_process_that_was_killed() {
-    const CLIENTS: usize = 200;
+    // Few: descriptors from 1024 on are too many for another test of this program.
+    const CLIENTS: usize = 40;
     let site = site_of("site");
     for spec in engines().iter().filter(|spec| spec.moves.are_taken()) {
         let threads = config_of(&site, "site", "event-loop");
