@@ -58,7 +58,7 @@ fn change_in_a_storm(kinds: &[(&str, &[&str])]) {
         }
     });
     println!("{tally:?}");
-    assert!(os::limits::open_descriptors() <= before, "descriptors");
+    assert_eq!(os::limits::open_descriptors(), before, "descriptors");
 }
 
 /// What this process has of the system, in numbers.

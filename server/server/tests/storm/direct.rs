@@ -34,8 +34,7 @@ fn a_direct_connection_takes_a_descriptor_when_a_file_is_sent_and_not_before() {
         }
         drop(clients);
         server.stop_gracefully(Duration::from_secs(10)).unwrap();
-        // Something of the test before this may have closed one meanwhile.
-        assert!(os::limits::open_descriptors() <= before, "direct={direct}");
+        assert_eq!(os::limits::open_descriptors(), before, "direct={direct}");
     }
 }
 

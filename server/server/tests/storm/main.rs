@@ -12,11 +12,16 @@ mod under_test;
 mod upload_application;
 mod uploads;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The lock that a test holds while it runs. A test that has failed does not keep the others from
 /// running.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    static DESCRIPTORS: OnceLock<usize> = OnceLock::new();
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // Threads of the test before may still close some; if it has failed, it may have left some.
+    let before = *DESCRIPTORS.get_or_init(os::limits::open_descriptors);
+    let _ = testkit::comes_true(|| os::limits::open_descriptors() <= before);
+    alone
 }

@@ -49,7 +49,7 @@ fn every_byte_is_right_and_nothing_is_left_after_a_storm() {
             storm(&directory, &files, spec, seconds, seed);
         });
         let names: Vec<_> = together.iter().map(|(_, spec)| spec.name).collect();
-        assert!(os::limits::open_descriptors() <= before, "{names:?}: descriptors");
+        assert_eq!(os::limits::open_descriptors(), before, "{names:?}: descriptors");
     }
 }
 

@@ -48,7 +48,7 @@ fn uploads_come_back_whole_and_nothing_is_left_after_a_storm() {
             storm(&directory, spec, 0x5EED + *number as u64, &[]);
         });
         let names: Vec<_> = together.iter().map(|(_, spec)| spec.name).collect();
-        assert!(os::limits::open_descriptors() <= before, "{names:?}: descriptors");
+        assert_eq!(os::limits::open_descriptors(), before, "{names:?}: descriptors");
     }
 }
 
@@ -62,7 +62,7 @@ fn uploads_come_back_whole_through_a_gateway() {
     let spec = engines::find("event-loop").unwrap();
     let before = os::limits::open_descriptors();
     storm(&directory, spec, 0xCA11, &["engine.knobs.gateway=1"]);
-    assert!(os::limits::open_descriptors() <= before, "descriptors");
+    assert_eq!(os::limits::open_descriptors(), before, "descriptors");
 }
 
 fn storm(directory: &Temporary, spec: &EngineSpec, seed: u64, set: &[&str]) {
