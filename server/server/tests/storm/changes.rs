@@ -19,6 +19,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// connections.
 #[test]
 fn no_client_notices_that_the_architecture_changes() {
+    let _alone = crate::alone();
     let engines = crate::under_test::engines();
     change_in_a_storm(&engines.iter().map(|spec| (spec.name, &[][..])).collect::<Vec<_>>());
 }
@@ -26,6 +27,7 @@ fn no_client_notices_that_the_architecture_changes() {
 /// From each kind of an engine to each: other ways to wait, to accept, and to divide the work.
 #[test]
 fn no_client_notices_that_knobs_change() {
+    let _alone = crate::alone();
     let all: [(&str, &[&str]); 8] = [
         ("event-loop", &["events=poll"]),
         ("event-loop-per-core", &["workers=3"]),
@@ -43,10 +45,9 @@ fn no_client_notices_that_knobs_change() {
 }
 
 fn change_in_a_storm(kinds: &[(&str, &[&str])]) {
-    let _alone = crate::alone();
     os::limits::raise_descriptor_limit().unwrap();
     let (directory, files) = files();
-    let before = os::limits::open_descriptors();
+    let before = crate::Open::now();
     let configs: Vec<Config> = kinds.iter().map(|it| config_of(&directory, it)).collect();
     let Some(first) = configs.first() else { return };
     let server = Server::start(first).unwrap();
@@ -58,7 +59,7 @@ fn change_in_a_storm(kinds: &[(&str, &[&str])]) {
         }
     });
     println!("{tally:?}");
-    assert_eq!(os::limits::open_descriptors(), before, "descriptors");
+    before.assert_as_before("after the storm");
 }
 
 /// What this process has of the system, in numbers.

@@ -20,21 +20,21 @@ fn a_direct_connection_takes_a_descriptor_when_a_file_is_sent_and_not_before() {
     let directory = Temporary::new();
     directory.file("site/small", "s");
     directory.file("site/large", vec![b'l'; LARGE]);
-    let before = os::limits::open_descriptors();
+    let before = crate::Open::now();
     for (direct, taken) in [(1, [1, 2]), (0, [2, 2])] {
         let server = start(&directory, direct);
         let mut clients: Vec<_> =
             (0..CLIENTS).map(|_| TcpStream::connect(server.addresses()[0]).unwrap()).collect();
         for (path, body, ends) in [("small", 1, taken[0]), ("large", LARGE, taken[1])] {
             clients.iter_mut().for_each(|client| request(client, path, body));
-            let open = os::limits::open_descriptors() - before;
+            let open = crate::Open::now().len() - before.len();
             // The listener and the other descriptors of a server are few.
             let expected = ends * CLIENTS..(ends + 1) * CLIENTS;
             assert!(expected.contains(&open), "direct={direct}: {open} after {path}");
         }
         drop(clients);
         server.stop_gracefully(Duration::from_secs(10)).unwrap();
-        assert_eq!(os::limits::open_descriptors(), before, "direct={direct}");
+        before.assert_as_before(&format!("direct={direct}"));
     }
 }
 

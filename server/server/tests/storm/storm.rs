@@ -43,13 +43,13 @@ fn every_byte_is_right_and_nothing_is_left_after_a_storm() {
     let (directory, files) = files();
     let engines: Vec<_> = crate::under_test::engines().into_iter().enumerate().collect();
     for together in engines.chunks(AT_A_TIME) {
-        let before = os::limits::open_descriptors();
+        let before = crate::Open::now();
         testkit::at_a_time(AT_A_TIME, together, |(number, spec)| {
             let seed = 0x5EED + *number as u64;
             storm(&directory, &files, spec, seconds, seed);
         });
         let names: Vec<_> = together.iter().map(|(_, spec)| spec.name).collect();
-        assert_eq!(os::limits::open_descriptors(), before, "{names:?}: descriptors");
+        before.assert_as_before(&format!("{names:?}"));
     }
 }
 

@@ -43,12 +43,12 @@ fn uploads_come_back_whole_and_nothing_is_left_after_a_storm() {
     directory.file("site/index.html", "");
     let engines: Vec<_> = crate::under_test::engines().into_iter().enumerate().collect();
     for together in engines.chunks(AT_A_TIME) {
-        let before = os::limits::open_descriptors();
+        let before = crate::Open::now();
         testkit::at_a_time(AT_A_TIME, together, |(number, spec)| {
             storm(&directory, spec, 0x5EED + *number as u64, &[]);
         });
         let names: Vec<_> = together.iter().map(|(_, spec)| spec.name).collect();
-        assert_eq!(os::limits::open_descriptors(), before, "{names:?}: descriptors");
+        before.assert_as_before(&format!("{names:?}"));
     }
 }
 
@@ -60,9 +60,9 @@ fn uploads_come_back_whole_through_a_gateway() {
     let directory = Temporary::new();
     directory.file("site/index.html", "");
     let spec = engines::find("event-loop").unwrap();
-    let before = os::limits::open_descriptors();
+    let before = crate::Open::now();
     storm(&directory, spec, 0xCA11, &["engine.knobs.gateway=1"]);
-    assert_eq!(os::limits::open_descriptors(), before, "descriptors");
+    before.assert_as_before("after the storm");
 }
 
 fn storm(directory: &Temporary, spec: &EngineSpec, seed: u64, set: &[&str]) {
