@@ -335,10 +335,10 @@ impl Generation {
         }
     }
 
-    /// Waits for the end of all workers after the order to end. Workers that do not end are left as
-    /// they are.
-    pub(crate) fn end(mut self) -> Ended {
-        let have_ended = ends_soon(self.engine());
+    /// Waits for the end of all workers after the order to end, but not beyond `until_us`. Workers
+    /// that do not end are left as they are.
+    pub(crate) fn end(mut self, until_us: u64) -> Ended {
+        let have_ended = ends_until(self.engine(), until_us);
         match self.workers {
             Workers::Threads(local) => Ended {
                 outcome: join(local.engine, have_ended),
@@ -491,10 +491,9 @@ fn look_out(config: &Config, ready: &Ready, errors: Budget) -> Result<Arc<Served
     Ok(Arc::new(Served { hosts, cache, site, _lookout: lookout }))
 }
 
-/// Whether all workers end within the time that they have for it.
-fn ends_soon(engine: &dyn Engine) -> bool {
+/// Whether all workers end in time.
+fn ends_until(engine: &dyn Engine, until_us: u64) -> bool {
     const TURN: Duration = Duration::from_millis(5);
-    let until_us = os::clock::now() + WORKERS_END_US;
     loop {
         match engine.is_finished() {
             true => return true,

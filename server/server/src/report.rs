@@ -89,7 +89,7 @@ impl Reporter {
 
     fn close(&mut self, deadline: &mut StopDeadline<'_>) {
         let Some(writer) = self.0.take() else { return };
-        let closed = writer.close(deadline);
+        let closed = writer.close(os::clock::now(), deadline);
         *target() = if closed.hangs { ReportTarget::Nowhere } else { ReportTarget::OnTheSpot };
     }
 }

@@ -18,9 +18,9 @@ use crate::config::Config;
 use crate::generation::{Ended, Generation, Lasting, Taker, report_left_out};
 use crate::interrupt_affinity::InterruptAffinity;
 use crate::report;
-use crate::spawner::Spawner;
+use crate::services::Services;
 use crate::start_error::StartError;
-use crate::stop_deadline::StopDeadline;
+use crate::stop_deadline::{StopDeadline, WORKERS_END_US};
 use crate::upgrade::Predecessor;
 
 /// How long former workers are waited for until they accept no more.
@@ -150,7 +150,7 @@ impl Server {
             match former.has_ended() {
                 false => self.leaving.push(former),
                 true => {
-                    let ended = former.end();
+                    let ended = former.end(0);
                     self.past.remember(&ended);
                     if let Err(why) = &ended.outcome {
                         report(why);
@@ -160,8 +160,13 @@ impl Server {
             }
         }
         if self.leaving.is_empty() {
-            for services in std::mem::take(&mut self.lasting.former) {
-                self.past.log_lines_dropped += services.end(&mut StopDeadline::passed());
+            for mut services in std::mem::take(&mut self.lasting.former) {
+                match services.have_ended() {
+                    false => self.lasting.former.push(services),
+                    true => {
+                        self.past.log_lines_dropped += services.end(0, &mut StopDeadline::passed());
+                    }
+                }
             }
         }
     }
@@ -266,7 +271,7 @@ impl Server {
     /// second.
     pub fn do_housekeeping(&mut self) {
         let services = self.lasting.former.iter_mut().chain([&mut self.lasting.services]);
-        services.flat_map(|it| &mut it.spawner).for_each(Spawner::replace_if_ended);
+        services.for_each(Services::do_housekeeping);
         self.all().for_each(Generation::do_housekeeping);
         self.take_leave();
     }
@@ -306,20 +311,25 @@ impl Server {
                 break;
             }
         }
+        let until_us = os::clock::now() + WORKERS_END_US;
         let Self { lasting, current, leaving, past, .. } = self;
+        let mut services: Vec<_> = lasting.former.into_iter().chain([lasting.services]).collect();
+        services.iter_mut().for_each(Services::end_programs);
         let mut all: Vec<_> = past.counters.into_iter().collect();
         let (mut outcome, mut log_lines_dropped) = (Ok(()), past.log_lines_dropped);
         for generation in leaving.into_iter().chain([current]) {
             // There is no later call.
             generation.take_notices().iter().for_each(|notice| report(notice));
-            let ended = generation.end();
+            let ended = generation.end(until_us);
             all.extend(ended.counters);
             log_lines_dropped += ended.log_lines_dropped;
             outcome = outcome.and(ended.outcome);
         }
         report_left_out(lasting.errors);
-        for services in lasting.former.into_iter().chain([lasting.services]) {
-            log_lines_dropped += services.end(deadline);
+        services.iter_mut().for_each(|it| it.wait_for_programs(until_us));
+        let since_us = os::clock::now();
+        for services in services {
+            log_lines_dropped += services.end(since_us, deadline);
         }
         let sum = |counter: fn(&Counters) -> u64| all.iter().map(|it| counter(it)).sum();
         outcome.map(|()| Summary {

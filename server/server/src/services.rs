@@ -9,7 +9,7 @@ use crate::access_log::Log;
 use crate::config::{Config, LogSettings};
 use crate::spawner::{self, Spawner};
 use crate::start_error::StartError;
-use crate::stop_deadline::StopDeadline;
+use crate::stop_deadline::{FINAL_WRITE_US, StopDeadline, WORKERS_END_US};
 
 /// The services of a server.
 #[derive(Default)]
@@ -20,6 +20,8 @@ pub(crate) struct Services {
     folders: Vec<PathBuf>,
     /// By which the log was opened.
     log_settings: LogSettings,
+    /// Since when they have been ending, if they are former ones.
+    ends_since_us: Option<u64>,
 }
 
 /// Services for another configuration, which have been started and are not used yet.
@@ -32,6 +34,11 @@ pub(crate) struct Renewal {
 }
 
 impl Services {
+    #[cfg(test)]
+    pub(crate) fn with_log(log: Log) -> Self {
+        Self { log: Some(log), ..Self::default() }
+    }
+
     /// Starts what is configured otherwise than these services.
     ///
     /// # Errors
@@ -79,11 +86,38 @@ impl Services {
         self.spawner.is_none() && self.log.is_none()
     }
 
-    /// Ends them, when no worker uses them any more. Returns how many log lines were lost.
-    pub(crate) fn end(self, deadline: &mut StopDeadline<'_>) -> u64 {
-        let dropped = self.log.map_or(0, |log| log.close(deadline).dropped);
-        self.spawner.into_iter().for_each(Spawner::end);
-        dropped
+    /// Starts another spawner in the place of one that has died.
+    pub(crate) fn do_housekeeping(&mut self) {
+        self.spawner.iter_mut().for_each(Spawner::replace_if_ended);
+    }
+
+    /// Has all programs end.
+    pub(crate) fn end_programs(&mut self) {
+        self.spawner.iter_mut().for_each(Spawner::begin_to_end);
+    }
+
+    /// Whether services that no worker uses any more have ended, or had their time for it. It waits
+    /// for nothing: it begins to end them, and is called again.
+    pub(crate) fn have_ended(&mut self) -> bool {
+        let now = os::clock::now();
+        let since_us = *self.ends_since_us.get_or_insert(now);
+        self.end_programs();
+        let is_log_written = self.log.as_ref().is_none_or(Log::begin_to_close);
+        let have_programs_ended = self.spawner.as_ref().is_none_or(Spawner::has_ended);
+        (is_log_written || since_us + FINAL_WRITE_US <= now)
+            && (have_programs_ended || since_us + WORKERS_END_US <= now)
+    }
+
+    /// Ends the programs, if they end in time. No worker may use them any more.
+    pub(crate) fn wait_for_programs(&mut self, until_us: u64) {
+        self.spawner.take().into_iter().for_each(|spawner| spawner.end(until_us));
+    }
+
+    /// Ends what is left of them. No worker may use them any more. `since_us` is when the wait for
+    /// logs began. Returns how many log lines were lost.
+    pub(crate) fn end(mut self, since_us: u64, deadline: &mut StopDeadline<'_>) -> u64 {
+        self.wait_for_programs(0);
+        self.log.map_or(0, |log| log.close(since_us, deadline).dropped)
     }
 }
 
@@ -105,9 +139,10 @@ impl Renewal {
 
     /// Ends what was started: it is not used after all.
     pub(crate) fn end(self) {
+        let now = os::clock::now();
         self.log.flatten().into_iter().for_each(|log| {
-            log.close(&mut StopDeadline::passed());
+            log.close(now, &mut StopDeadline::passed());
         });
-        self.spawner.flatten().into_iter().for_each(Spawner::end);
+        self.spawner.flatten().into_iter().for_each(|it| it.end(now + WORKERS_END_US));
     }
 }

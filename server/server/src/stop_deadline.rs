@@ -1,10 +1,10 @@
 //! How long a stop may take: requests under way have until a deadline, unless the operator cuts the
-//! wait short. Beyond that only what hangs takes time: workers have [`WORKERS_END_US`], the access
-//! log and standard error [`FINAL_WRITE_US`] each.
+//! wait short. Beyond that only what hangs takes time: workers and CGI programs together have
+//! [`WORKERS_END_US`], the access logs and standard error [`FINAL_WRITE_US`] each.
 
 /// How long, in microseconds, the access log and standard error are waited for even when all other
 /// time is used up: they need far less, unless they hang.
-const FINAL_WRITE_US: u64 = 500_000;
+pub(crate) const FINAL_WRITE_US: u64 = 500_000;
 
 /// How long, in microseconds, workers may take to end after the order to cut off all connections.
 /// They need some milliseconds, unless a file system does not answer: threads that wait for it

@@ -3,12 +3,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use testkit::{StalledDisk, Temporary, comes_true, skip};
+use testkit::{StalledDisk, Temporary, comes_true, install_script, skip};
 
 use crate::processes::children;
 use crate::server_process::{ROPEWALK, ServerProcess, for_each_engine, serve};
@@ -59,6 +61,71 @@ fn a_stop_ends_while_the_disk_hangs() {
         };
         assert!(is_as_said, "{arguments:?}: {status}: {lines:?}");
     });
+}
+
+/// All workers that there are after some changes have the same seconds, and with them a program
+/// that does not end when it is told to: a server that waited for one after the other would take
+/// half a minute.
+#[test]
+fn all_that_hangs_at_a_stop_hangs_at_the_same_time() {
+    const ENGINES: [&str; 4] = ["event-loop", "threads", "thread-pool", "event-loop-helpers"];
+    let tree = Temporary::new();
+    tree.file("site/index.html", "<h1>Rope</h1>");
+    for name in ENGINES {
+        tree.file(&format!("site/{name}"), "cold".repeat(5000));
+    }
+    let disk = match StalledDisk::new(tree.path()) {
+        Ok(disk) => disk,
+        Err(why) => return skip("a stop of several generations on a disk that hangs", &why),
+    };
+    let site = disk.root().join("site");
+    let beside = Temporary::new();
+    fs::create_dir(beside.path().join("bin")).unwrap();
+    let script =
+        "#!/bin/sh\ntrap '' TERM\necho $$ > \"$QUERY_STRING\"\nwhile :; do sleep 60; done\n";
+    install_script(script, &beside.path().join("bin/stays"));
+    let runtime = beside.path().join("run");
+    let mut command = Command::new(ROPEWALK);
+    command.env("RUNTIME_DIRECTORY", &runtime);
+    serve(&mut command, &site).arg("--cgi-bin").arg(beside.path().join("bin"));
+    command.args(["--engine", ENGINES[0], "--set", "timeouts.drain_ms=0"]);
+    let mut server = ServerProcess::start(&mut command);
+    assert_eq!(server.status("/"), 200);
+    let told = beside.path().join("told");
+    let mut clients = vec![begin(&server, &format!("/cgi-bin/stays?{}", told.display()))];
+    assert!(comes_true(|| told.exists()));
+    // Their attributes are in memory; their bytes are not.
+    assert!(ENGINES.iter().all(|name| site.join(name).exists()));
+    disk.gate().close();
+    for (index, name) in ENGINES.iter().enumerate() {
+        if index > 0 {
+            let mut ctl = Command::new(ROPEWALK);
+            let ctl = ctl.env("RUNTIME_DIRECTORY", &runtime).arg("ctl");
+            let (status, _, err) =
+                testkit::finished(ctl.args(["change", &format!("engine.name={name}")]));
+            assert_eq!(status, 0, "{name}: {err}");
+        }
+        clients.push(begin(&server, &format!("/{name}")));
+        assert!(comes_true(|| waiting_threads(server.pid()) > index), "{name}");
+    }
+    os::signals::send("TERM", &[server.pid()]);
+    let has_ended = comes_true(|| !server.is_running());
+    disk.gate().open();
+    assert!(has_ended);
+}
+
+/// The threads of a process that wait for a disk.
+fn waiting_threads(pid: u32) -> usize {
+    let state = |folder: PathBuf| fs::read_to_string(folder.join("status")).unwrap_or_default();
+    let states = testkit::thread_folders(pid).into_iter().map(state);
+    states.filter(|state| state.contains("\nState:\tD")).count()
+}
+
+/// Begins a request on a connection of its own.
+fn begin(server: &ServerProcess, target: &str) -> TcpStream {
+    let mut client = server.connect();
+    write!(client, "GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    client
 }
 
 /// Worker processes whose supervisor was killed end by themselves.

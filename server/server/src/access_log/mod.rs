@@ -103,10 +103,15 @@ impl Log {
         Reopener(self.queue())
     }
 
-    /// Writes what is queued and ends the writer, if that is done before the deadline. The workers
-    /// must have flushed.
-    pub(crate) fn close(self, deadline: &mut StopDeadline<'_>) -> Closed {
-        self.writer.close(deadline)
+    /// Takes no more lines. Returns whether all are written. The workers must have flushed.
+    pub(crate) fn begin_to_close(&self) -> bool {
+        self.writer.begin_to_close()
+    }
+
+    /// Writes what is queued and ends the writer, if that is done before the deadline; `since_us`
+    /// is when the wait began. The workers must have flushed.
+    pub(crate) fn close(self, since_us: u64, deadline: &mut StopDeadline<'_>) -> Closed {
+        self.writer.close(since_us, deadline)
     }
 }
 

@@ -10,6 +10,7 @@ use std::thread;
 use testkit::Temporary;
 
 use crate::processes::{Ledger, MESSAGE_BYTES_MAX};
+use crate::services::Services;
 
 fn record<'r>() -> Record<'r> {
     Record {
@@ -43,7 +44,7 @@ fn written(access: AccessForm, records: &[Record<'_>]) -> String {
     let mut worker = log.ends().worker();
     records.iter().for_each(|record| worker.record(record));
     worker.flush();
-    assert_eq!(log.close(&mut endless()), Closed { dropped: 0, hangs: false });
+    assert_eq!(log.close(os::clock::now(), &mut endless()), Closed { dropped: 0, hangs: false });
     fs::read_to_string(path).unwrap()
 }
 
@@ -120,7 +121,7 @@ fn rotation_loses_no_line() {
             thread::yield_now();
         }
     });
-    assert_eq!(log.close(&mut endless()).dropped, 0);
+    assert_eq!(log.close(os::clock::now(), &mut endless()).dropped, 0);
     let files = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
     let texts: Vec<String> = files.map(|file| fs::read_to_string(file).unwrap()).collect();
     assert!(texts.len() > 1, "nothing was rotated");
@@ -250,4 +251,23 @@ fn a_fifo_without_a_reader_is_no_log() {
     let settings = LogSettings { path, ..settings(AccessForm::Json) };
     let error = Log::open(&settings).err().unwrap().to_string();
     assert!(error.ends_with("it is a FIFO; start its reader first"), "{error}");
+}
+
+/// A pipe that nobody reads holds up nobody who asks whether all is written.
+#[test]
+fn a_former_log_that_hangs_is_given_up_by_and_by() {
+    let directory = Temporary::new();
+    let path = directory.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let reader = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let path = path.to_string_lossy().into_owned();
+    let log = Log::open(&LogSettings { path, ..settings(AccessForm::Combined) }).unwrap().unwrap();
+    let mut worker = log.ends().worker();
+    (0..2000).for_each(|_| worker.record(&record()));
+    worker.flush();
+    let mut services = Services::with_log(log);
+    assert!(!services.have_ended(), "a pipe has no room for so much");
+    assert!(testkit::comes_true(|| services.have_ended()));
+    assert!(services.end(0, &mut StopDeadline::passed()) > 0, "what is lost is counted");
+    drop(reader);
 }

@@ -70,14 +70,20 @@ impl LineWriter {
         &self.queue
     }
 
-    /// Writes what is queued and ends the writer, if that is done before the deadline.
-    pub(crate) fn close(self, deadline: &mut StopDeadline<'_>) -> Closed {
+    /// Takes no more lines. Returns whether the writer has written all and ended.
+    pub(crate) fn begin_to_close(&self) -> bool {
+        self.queue.close();
+        self.queue.has_ended_within(Duration::ZERO)
+    }
+
+    /// Writes what is queued and ends the writer, if that is done before the deadline; `since_us`
+    /// is when the wait began for all that is to be written.
+    pub(crate) fn close(self, since_us: u64, deadline: &mut StopDeadline<'_>) -> Closed {
         /// The longest time that a writer takes that does not hang and has hardly anything to do.
         const MOMENT: Duration = Duration::from_millis(5);
-        let began_us = os::clock::now();
         self.queue.close();
         while !self.queue.has_ended_within(MOMENT) {
-            if deadline.has_passed_for_final_write(began_us) {
+            if deadline.has_passed_for_final_write(since_us) {
                 self.queue.abandon();
                 return Closed { dropped: self.queue.dropped(), hangs: true };
             }

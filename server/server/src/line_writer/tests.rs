@@ -55,7 +55,7 @@ fn a_writer_that_stalls_costs_lines_and_no_time() {
     let taken = hand_over(&writer, 1000);
     assert!((4..=5).contains(&taken), "{taken}");
     drop(release); // from here on the writer writes
-    let closed = writer.close(&mut endless());
+    let closed = writer.close(os::clock::now(), &mut endless());
     assert_eq!(closed, Closed { dropped: 2 * (1000 - taken as u64), hangs: false });
     assert_eq!(lines.iter().sum::<u64>(), 2 * taken as u64);
 }
@@ -71,7 +71,7 @@ fn small_buffers_are_joined_until_the_bytes_are_too_many() {
     let most = fit + LIMITS.buffer_bytes / b"one\n".len(); // one buffer may be with the writer
     assert!((fit..=most).contains(&taken), "{taken}");
     drop(release);
-    let closed = writer.close(&mut endless());
+    let closed = writer.close(os::clock::now(), &mut endless());
     assert_eq!(closed, Closed { dropped: 1000 - taken as u64, hangs: false });
     assert_eq!(lines.iter().sum::<u64>(), taken as u64);
 }
@@ -81,7 +81,7 @@ fn a_writer_that_hangs_is_not_waited_for_and_what_it_has_is_counted() {
     let (output, release, lines) = Gated::new();
     let writer = start(output);
     hand_over(&writer, 100);
-    let closed = writer.close(&mut StopDeadline::passed());
+    let closed = writer.close(os::clock::now(), &mut StopDeadline::passed());
     assert_eq!(closed, Closed { dropped: 200, hangs: true });
     drop(release); // what the writer still writes was counted as dropped
     assert!(lines.iter().sum::<u64>() <= 2);
@@ -104,7 +104,7 @@ fn a_pipe_without_a_reader_is_not_waited_for() {
     for _ in 0..1000 {
         writer.queue().hand_over(&mut line.clone(), 1);
     }
-    let closed = writer.close(&mut StopDeadline::passed());
+    let closed = writer.close(os::clock::now(), &mut StopDeadline::passed());
     assert!(closed.hangs && closed.dropped > 800, "{closed:?}");
     drop(reader);
 }
@@ -135,7 +135,7 @@ fn a_full_disk_costs_its_lines() {
     }
     let writer = start(Full);
     assert_eq!(hand_over(&writer, 3), 3);
-    assert_eq!(writer.close(&mut endless()), Closed { dropped: 6, hangs: false });
+    assert_eq!(writer.close(os::clock::now(), &mut endless()), Closed { dropped: 6, hangs: false });
 }
 
 #[test]
@@ -151,5 +151,5 @@ fn a_writer_that_panics_delays_no_caller() {
     }
     let writer = start(Broken);
     hand_over(&writer, 3);
-    assert_eq!(writer.close(&mut endless()), Closed { dropped: 6, hangs: false });
+    assert_eq!(writer.close(os::clock::now(), &mut endless()), Closed { dropped: 6, hangs: false });
 }

@@ -34,17 +34,14 @@ pub(crate) use process::run;
 /// The first argument of a spawner; worker processes have their place number there.
 pub(crate) const NAME: &str = "spawner";
 
-/// How long the spawner may take to end all programs: they have two seconds after SIGTERM.
-const END_MS: u64 = 4_000;
-
 /// The spawner of a server.
 pub(crate) struct Spawner {
     program: WorkerProgram,
     configuration: OwnedFd,
     /// The end that workers send at.
     sender: OwnedFd,
-    /// The end at which the spawner receives, kept for the next one.
-    receiver: OwnedFd,
+    /// The end at which the spawner receives, kept for the next one; none when there will be none.
+    receiver: Option<OwnedFd>,
     groups_file: OwnedFd,
     groups: Groups,
     child: Child,
@@ -105,6 +102,7 @@ impl Spawner {
         let program = config.worker_program.clone();
         let (groups_file, groups) = Groups::create()?;
         let child = start(&program, [&receiver, &configuration, &groups_file])?;
+        let receiver = Some(receiver);
         Ok(Some(Self { program, configuration, sender, receiver, groups_file, groups, child }))
     }
 
@@ -115,28 +113,44 @@ impl Spawner {
 
     /// Starts another if this one has died. Called about once a second, it does so no more often.
     pub(crate) fn replace_if_ended(&mut self) {
+        let Some(receiver) = &self.receiver else { return };
         let Ok(Some(status)) = self.child.try_wait() else { return };
         report(&format!(
             "the spawner of CGI programs (pid {}) has died: {status}; another is started",
             self.child.id()
         ));
         self.groups.kill_all();
-        match start(&self.program, [&self.receiver, &self.configuration, &self.groups_file]) {
+        match start(&self.program, [receiver, &self.configuration, &self.groups_file]) {
             Ok(child) => self.child = child,
             Err(why) => report(&format!("the spawner of CGI programs cannot be started: {why}")),
         }
     }
 
-    /// Has all programs ended, and waits for that.
-    pub(crate) fn end(mut self) {
-        drop(self.receiver); // so that only the spawner has it
+    /// Has all programs end, and then the spawner.
+    pub(crate) fn begin_to_end(&mut self) {
+        self.receiver = None; // so that only the spawner has it
         // Whatever process has copies of this end: the spawner gets the end of what is sent.
         let _ = os::socket::shutdown_write(self.sender.as_fd());
-        match os::socket::wait_ready(self.sender.as_fd(), Readiness::Readable, END_MS) {
-            Ok(true) => {
-                let _ = self.child.wait(); // it has closed its end, by ending
+    }
+
+    /// Whether all programs have ended, and the spawner.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ends_within(0)
+    }
+
+    fn ends_within(&self, ms: u64) -> bool {
+        // It closes its end by ending.
+        matches!(os::socket::wait_ready(self.sender.as_fd(), Readiness::Readable, ms), Ok(true))
+    }
+
+    /// Has all programs end, and waits for that, but not beyond `until_us`.
+    pub(crate) fn end(mut self, until_us: u64) {
+        self.begin_to_end();
+        match self.ends_within(until_us.saturating_sub(os::clock::now()).div_ceil(1000)) {
+            true => {
+                let _ = self.child.wait();
             }
-            _ => {
+            false => {
                 report("CGI programs still run after SIGKILL: the server ends without them");
                 let _ = self.child.kill();
             }

@@ -25,7 +25,7 @@ use super::running::{self, Running};
 use crate::config::Config;
 use crate::error_log;
 use crate::report::{self, report};
-use crate::stop_deadline::StopDeadline;
+use crate::stop_deadline::{StopDeadline, WORKERS_END_US};
 
 /// Programs at a time, with those that have closed their output and go on: each takes two
 /// descriptors here.
@@ -37,6 +37,7 @@ const DESCRIPTORS_MAX: u64 = 4096;
 /// How long all programs may take to end when the server has ended: a moment more than they have
 /// before they are killed.
 const END_US: u64 = 3_000_000;
+const _: () = assert!(END_US + 1_000_000 < WORKERS_END_US);
 
 const SOCKET: u64 = 0;
 const SIGNALS: u64 = 1;
