@@ -35,7 +35,7 @@ docs/lab/compare.md says how it is judged.
 Exit status:
   0  one is better, or it is a tie
   1  the comparison could not be done
-  2  wrong usage
+  2  wrong usage: also a directory that has records
   3  these pairs cannot tell, or none was good
   4  the comparison was interrupted
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use command::{Failure, notify, print, whole_file};
+use lab::Error;
 use lab::report::Report;
 
 pub(crate) const REPORT_EXAMPLES: &str = "\
@@ -18,8 +19,8 @@ The page needs no network and no other file. docs/lab/report.md describes it.
 
 Exit status:
   0  the report is written
-  1  it cannot be written
-  2  wrong usage, or there are no records in the folder
+  1  it cannot be written, or the records are damaged or cannot be read
+  2  wrong usage, or no records are in the directory that this program reads
 
 Examples:
   ropewalk report results/zipf                 writes results/zipf/report.html
@@ -109,7 +110,7 @@ pub(crate) fn execute(arguments: &ReportArguments) -> Result<(), Failure> {
     if to_stdout && form == Form::Png {
         return Err(Failure::Usage("-o -: a PNG needs a file".into()));
     }
-    let report = Report::read(&arguments.folder).map_err(Failure::Usage)?;
+    let report = Report::read(&arguments.folder).map_err(Error::from)?;
     report.notice().into_iter().for_each(notify);
     let text = match form {
         Form::Html => report.html(),

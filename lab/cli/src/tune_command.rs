@@ -38,7 +38,7 @@ cut has left. docs/lab/tune.md says how the search goes.
 Exit status:
   0  the best of what was tried is known
   1  the search could not be done
-  2  wrong usage
+  2  wrong usage: also a directory that has records, or with --resume none
   3  it was not decided
   4  it was interrupted, or no run could be made any more; it can be resumed
 

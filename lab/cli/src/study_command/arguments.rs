@@ -24,8 +24,8 @@ run as soon as it is made; whatever ends the study, --resume goes on with it.
 
 Exit status:
   0  all that can be was measured
-  1  nothing could be measured
-  2  wrong usage
+  1  nothing could be measured, or the records cannot be read or written
+  2  wrong usage: also a directory that has records, or with --resume none
   4  the budget is spent or the study was interrupted; it can be resumed
 
 Examples:

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use lab::Void;
-use lab::record::{Absent, Folder, Opened, Run};
+use lab::record::{Absent, Folder, Header, Opened, Run};
 use load::void::Void as LoadVoid;
 use testkit::{Temporary, thread_folders};
 
@@ -184,7 +184,7 @@ fn a_server_is_compared_with_itself() {
     let (status, out, err) =
         run(&[&servers[..], &short, &places, &["-o", text(&records)]].concat());
     let expected = ": there are records in it already: choose another directory (-o)\n";
-    assert!(status == 1 && out.is_empty() && err.ends_with(expected), "{out}{err}");
+    assert!(status == 2 && out.is_empty() && err.ends_with(expected), "{out}{err}");
     // A comparison that fails leaves no records.
     let mistaken = ["compare", "ropewalk:event-loop,more=speed=1", servers[1]];
     let (status, _, err) = run(&[&mistaken[..], &short, &places].concat());
@@ -371,9 +371,51 @@ fn a_study_from_its_file_to_its_records() {
     assert!(configurations.iter().all(|text| text.contains(" serve ")), "{configurations:?}");
     assert_eq!(configurations.len(), 2);
     let again = lab.run(&["study", text(&experiment)]);
-    assert_eq!(again.0, 1, "there is a study in it: {again:?}");
+    assert_eq!(again.0, 2, "there is a study in it: {again:?}");
     let (status, out, _) = lab.run(&["study", text(&experiment), "--resume"]);
     assert_eq!((status, lab.records().runs.len()), (0, opened.runs.len()), "{out}");
+}
+
+/// The wrong folder was named: status 2. Another process or the system is in the way: 1.
+#[test]
+fn what_is_wrong_with_a_folder_of_records_has_one_status_in_all_commands() {
+    let lab = Lab::new();
+    let experiment = lab.study(", \"ropewalk:threads\", \"no-such-thing\"", "");
+    let records = lab.path("records");
+    let list = records.join("runs.jsonl");
+    let study = ["study", text(&experiment)];
+    let resumed = ["study", text(&experiment), "--resume"];
+    let tune = ["tune", "ropewalk:event-loop", "--workload=1KB", "--budget=9m", LIFTED];
+    let check = |arguments: &[&str], expected: i32, why: &str| {
+        let (status, out, err) = match arguments[0] {
+            "report" => run(arguments),
+            _ => lab.run(arguments),
+        };
+        assert!(status == expected && err.ends_with(why), "{arguments:?}: {status} {out}{err}");
+    };
+    let report = ["report", text(&records)];
+    let absent = ": name the directory of a study, a tuning or a comparison\n";
+    check(&report, 2, absent);
+    check(&resumed, 2, absent);
+    let folder = Folder::create(&records, &Header::default()).unwrap();
+    let locked = ": another process works on this study\n";
+    [&study[..], &resumed, &tune].into_iter().for_each(|command| check(command, 1, locked));
+    drop(folder);
+    let taken = ": there is a study in it already; resume it (--resume) or choose another \
+                 directory\n";
+    [&study[..], &tune].into_iter().for_each(|command| check(command, 2, taken));
+    fs::create_dir(&list).unwrap();
+    let refused = "runs.jsonl: Is a directory (os error 21)\n";
+    [&report[..], &resumed].into_iter().for_each(|command| check(command, 1, refused));
+    fs::remove_dir(&list).unwrap();
+    fs::write(&list, "no JSON\n").unwrap();
+    let damaged = "runs.jsonl: line 1: expected ident at line 1 column 2\n";
+    [&report[..], &resumed].into_iter().for_each(|command| check(command, 1, damaged));
+    fs::remove_file(records.join("study.json")).unwrap();
+    check(&study, 2, ", of a study whose study.json is gone: choose another directory\n");
+    fs::write(records.join("study.json"), "{\"format\": \"x\"}").unwrap();
+    let foreign = ": not a study: its format is `x`\n";
+    [&report[..], &resumed].into_iter().for_each(|command| check(command, 2, foreign));
 }
 
 /// They decide whether its claims can be judged, and the study says with how many they are.

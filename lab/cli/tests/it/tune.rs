@@ -146,7 +146,7 @@ fn a_search_that_is_interrupted_and_killed_goes_on_to_its_results() {
         assert_eq!(outcome["interrupted"], false, "{run:?}");
     }
     let (status, out, err) = tuning.run(&[AMPLE]);
-    assert_eq!(status, 1, "there is one in it: {out}");
+    assert_eq!(status, 2, "there is one in it: {out}");
     assert!(err.contains("resume it (--resume) or choose another directory"), "{err}");
     let (status, _, err) = tuning.run(&[AMPLE, "--resume", "--condition=errors=1%"]);
     assert_eq!(status, 2);

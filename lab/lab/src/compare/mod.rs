@@ -276,8 +276,7 @@ impl Plan {
         workload: &Workload,
         sides: &[Side; 2],
     ) -> Result<Folder, Error> {
-        let folder = Folder::create(place.path(), &self.header(workload, sides));
-        let folder = folder.map_err(Error::Failed)?;
+        let folder = Folder::create(place.path(), &self.header(workload, sides))?;
         let versions = sides.iter().map(|side| (side.server.clone(), side.version.clone()));
         let environment = Environment::record(versions.collect());
         folder.add_environment(&environment).map_err(Error::Failed)?;
@@ -380,7 +379,7 @@ impl Plan {
 /// # Errors
 /// When the records cannot be read, or the page cannot be written.
 pub fn write_page(folder: &Folder) -> Result<PathBuf, Error> {
-    let page = Report::read(folder.path()).map_err(Error::Failed)?.html();
+    let page = Report::read(folder.path())?.html();
     folder.write_whole(PAGE, &page).map_err(Error::Failed)?;
     Ok(folder.path().join(PAGE))
 }

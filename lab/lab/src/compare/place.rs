@@ -23,7 +23,7 @@ impl Place {
         let Some(path) = typed else { return Self::new_in(scratch) };
         if Folder::has_records(path) {
             let path = path.display();
-            return Err(Error::Failed(format!(
+            return Err(Error::Usage(format!(
                 "{path}: there are records in it already: choose another directory (-o)"
             )));
         }

@@ -16,17 +16,18 @@
 //! the next time, it is cut off, with a notice.
 
 use super::purpose::SearchLine;
-use super::{CacheRun, Ceiling, FORMAT, Header, Participants, Run, Search, Tuning, VERSION};
-use command::near::near_path;
+use super::{
+    CacheRun, Ceiling, FORMAT, FolderError, Header, Participants, Run, Search, Tuning, VERSION,
+};
 use os::file_lock::FileLock;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-const HEADER: &str = "study.json";
+pub(super) const HEADER: &str = "study.json";
 const ENVIRONMENTS: &str = "environments.jsonl";
 const PARTICIPANTS: &str = "participants.jsonl";
 const RUNS: &str = "runs.jsonl";
@@ -37,7 +38,7 @@ const CACHE: &str = "cache.jsonl";
 const OUTCOMES: &str = "outcomes";
 
 /// The first version that holds all that a study needs to go on.
-const RESUMED_FROM: u32 = 2;
+pub(super) const RESUMED_FROM: u32 = 2;
 
 /// The first version that has the name testbed for what was a domain.
 const TESTBEDS_FROM: u32 = 3;
@@ -88,26 +89,18 @@ impl Folder {
     ///
     /// # Errors
     /// When the folder holds a study already, or cannot be written.
-    pub fn create(path: &Path, header: &Header) -> Result<Self, String> {
-        let explain = |why| format!("{}: {why}", path.display());
-        fs::create_dir_all(path.join(OUTCOMES)).map_err(explain)?;
+    pub fn create(path: &Path, header: &Header) -> Result<Self, FolderError> {
+        fs::create_dir_all(path.join(OUTCOMES)).map_err(FolderError::of_system(path))?;
         let folder = Self { path: path.to_owned(), _lock: lock(path)? };
         if Self::has_records(path) {
-            return Err(format!(
-                "{}: there is a study in it already; resume it (--resume) or choose another \
-                 directory",
-                path.display()
-            ));
+            return Err(FolderError::Taken(path.to_owned()));
         }
-        if let Some(name) = LISTS.into_iter().find(|name| path.join(name).exists()) {
-            return Err(format!(
-                "{}: there is a {name} in it, of a study whose {HEADER} is gone: choose another \
-                 directory",
-                path.display()
-            ));
+        if let Some(list) = LISTS.into_iter().find(|name| path.join(name).exists()) {
+            return Err(FolderError::Remains { path: path.to_owned(), list });
         }
         let header = Header { format: FORMAT.into(), version: VERSION, ..header.clone() };
-        folder.write_whole(HEADER, &text_of(&header))?;
+        let written = folder.replace(HEADER, &text_of(&header));
+        written.map_err(FolderError::of_system(&path.join(HEADER)))?;
         Ok(folder)
     }
 
@@ -121,21 +114,16 @@ impl Folder {
     /// # Errors
     /// When the folder holds no study, another process has it open, an earlier version wrote it, or
     /// it is damaged in the middle.
-    pub fn resume(path: &Path) -> Result<(Self, Opened), String> {
+    pub fn resume(path: &Path) -> Result<(Self, Opened), FolderError> {
         if !Self::has_records(path) {
-            return Err(without_records(path));
+            return Err(FolderError::Absent(path.to_owned()));
         }
         let lock = lock(path)?;
         // Read first: this says what is not whole.
         let opened = Self::read(path)?;
         let version = opened.header.version;
         if version < RESUMED_FROM {
-            return Err(format!(
-                "{}: its version is {version}, and this program goes on with version \
-                 {RESUMED_FROM} and later: finish it with the program that began it, or choose \
-                 another directory; a report can be made of it",
-                path.display()
-            ));
+            return Err(FolderError::Earlier { path: path.to_owned(), version });
         }
         LISTS.into_iter().try_for_each(|name| cut_half_line(&path.join(name)))?;
         Ok((Self { path: path.to_owned(), _lock: lock }, opened))
@@ -146,9 +134,9 @@ impl Folder {
     /// # Errors
     /// When the folder holds no study, or one of a later version, or a line in its middle is
     /// damaged.
-    pub fn read(path: &Path) -> Result<Opened, String> {
+    pub fn read(path: &Path) -> Result<Opened, FolderError> {
         if !Self::has_records(path) {
-            return Err(without_records(path));
+            return Err(FolderError::Absent(path.to_owned()));
         }
         let mut damage = Vec::new();
         let mut header = read_header(&path.join(HEADER))?;
@@ -229,11 +217,14 @@ impl Folder {
     /// Writes a file beside the records: a report, a winning configuration.
     #[expect(clippy::missing_errors_doc, reason = "only that it cannot be written")]
     pub fn write_whole(&self, name: &str, text: &str) -> Result<(), String> {
-        let path = self.path.join(name);
+        let explain = |why| format!("{}: {why}", self.path.join(name).display());
+        self.replace(name, text).map_err(explain)
+    }
+
+    fn replace(&self, name: &str, text: &str) -> io::Result<()> {
         let temporary = self.path.join(format!(".{}.partial", name.replace('/', "-")));
-        fs::write(&temporary, text)
-            .and_then(|()| fs::rename(&temporary, &path))
-            .map_err(|why| format!("{}: {why}", path.display()))
+        fs::write(&temporary, text)?;
+        fs::rename(&temporary, self.path.join(name))
     }
 
     fn append<T: Serialize>(&self, name: &str, line: &T) -> Result<(), String> {
@@ -266,42 +257,27 @@ fn text_of(header: &Header) -> String {
 
 /// The lock is released when its file is closed, which the kernel does for a process that is
 /// killed.
-fn lock(path: &Path) -> Result<FileLock, String> {
-    let path = path.join(".lock");
-    let explain = |why: std::io::Error| format!("{}: {why}", path.display());
-    let file = File::options().create(true).append(true).open(&path).map_err(explain)?;
+fn lock(folder: &Path) -> Result<FileLock, FolderError> {
+    let path = folder.join(".lock");
+    let explain = FolderError::of_system(&path);
+    let file = File::options().create(true).append(true).open(&path).map_err(&explain)?;
     FileLock::take(file).map_err(|why| match why {
-        fs::TryLockError::WouldBlock => {
-            format!("{}: another process works on this study", path.display())
-        }
+        fs::TryLockError::WouldBlock => FolderError::Locked(folder.to_owned()),
         fs::TryLockError::Error(why) => explain(why),
     })
 }
 
-fn read_header(path: &Path) -> Result<Header, String> {
-    let explain = |why: &str| format!("{}: {why}", path.display());
-    let text = fs::read_to_string(path).map_err(|why| explain(&why.to_string()))?;
-    let header: Header =
-        serde_json::from_str(&text).map_err(|why| explain(&format!("not a study: {why}")))?;
+fn read_header(path: &Path) -> Result<Header, FolderError> {
+    let text = fs::read_to_string(path).map_err(FolderError::of_system(path))?;
+    let foreign = |why| FolderError::Foreign { path: path.to_owned(), why };
+    let header: Header = serde_json::from_str(&text).map_err(|why| foreign(why.to_string()))?;
     if header.format != FORMAT {
-        return Err(explain(&format!("not a study: its format is `{}`", header.format)));
+        return Err(foreign(format!("its format is `{}`", header.format)));
     }
-    if !(1..=VERSION).contains(&header.version) {
-        let version = header.version;
-        return Err(explain(&format!(
-            "its version is {version}, this program reads versions 1 to {VERSION}"
-        )));
+    match header.version {
+        1..=VERSION => Ok(header),
+        version => Err(FolderError::Later { path: path.to_owned(), version }),
     }
-    Ok(header)
-}
-
-/// The message on a folder that holds no records.
-fn without_records(path: &Path) -> String {
-    let why = match path.is_dir() {
-        true => "there are no records in it".into(),
-        false => format!("there is no such directory{}", near_path(path, Folder::has_records)),
-    };
-    format!("{}: {why}: name the directory of a study, a tuning or a comparison", path.display())
 }
 
 /// The lines of a file; none if the file does not exist. A last line that does not end is damage;
@@ -309,36 +285,33 @@ fn without_records(path: &Path) -> String {
 fn read_lines<T: DeserializeOwned>(
     path: &Path,
     damage: &mut Vec<String>,
-) -> Result<Vec<T>, String> {
+) -> Result<Vec<T>, FolderError> {
     let bytes = read_if_there(path)?;
     let whole = whole_lines(&bytes);
     if whole.len() < bytes.len() {
         damage.push(format!("{}: the last line is not whole and is left out", path.display()));
     }
-    let explain = |line: usize, why| format!("{}: line {}: {why}", path.display(), line + 1);
+    let damaged = |index, why| FolderError::Damaged { path: path.to_owned(), line: index + 1, why };
     let lines = whole.split_inclusive(|&byte| byte == b'\n').enumerate();
-    lines.map(|(n, line)| serde_json::from_slice(line).map_err(|why| explain(n, why))).collect()
+    lines.map(|(n, line)| serde_json::from_slice(line).map_err(|why| damaged(n, why))).collect()
 }
 
-fn cut_half_line(path: &Path) -> Result<(), String> {
+fn cut_half_line(path: &Path) -> Result<(), FolderError> {
     let bytes = read_if_there(path)?;
     let whole = whole_lines(&bytes).len();
     if whole == bytes.len() {
         return Ok(());
     }
-    File::options()
-        .write(true)
-        .open(path)
-        .and_then(|file| file.set_len(whole as u64))
-        .map_err(|why| format!("{}: {why}", path.display()))
+    let cut = File::options().write(true).open(path).and_then(|file| file.set_len(whole as u64));
+    cut.map_err(FolderError::of_system(path))
 }
 
 /// The content of a file; empty if the file does not exist. A file that exists and cannot be read
 /// must not count as empty: new runs would replace those that it has.
-fn read_if_there(path: &Path) -> Result<Vec<u8>, String> {
+fn read_if_there(path: &Path) -> Result<Vec<u8>, FolderError> {
     match fs::read(path) {
-        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        read => read.map_err(|why| format!("{}: {why}", path.display())),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read.map_err(FolderError::of_system(path)),
     }
 }
 
@@ -420,10 +393,10 @@ mod tests {
         change(RUNS, "\"void\":[]", "\"void\":[\"generator saturated: its own lag\"]");
         let opened = Folder::read(&scratch.0).expect("it is readable");
         assert_eq!(opened.runs[0].void[0].to_string(), "generator saturated: its own lag");
-        let why = Folder::resume(&scratch.0).map(drop).expect_err("it is not ours");
+        let why = Folder::resume(&scratch.0).map(drop).expect_err("it is not ours").to_string();
         assert!(why.contains("its version is 1") && !why.contains('\n'), "{why}");
         change(HEADER, "\"version\": 1", "\"version\": 5");
-        let why = Folder::read(&scratch.0).expect_err("it is of a later version");
+        let why = Folder::read(&scratch.0).expect_err("it is of a later version").to_string();
         assert!(why.contains("its version is 5"), "{why}");
     }
 
@@ -520,7 +493,7 @@ mod tests {
         let scratch = Scratch::new("middle");
         let folder = Folder::create(&scratch.0, &Header::default()).expect("a new folder");
         fs::write(scratch.0.join(RUNS), "{\"number\": 1\n{}\n").expect("writable");
-        let why = Folder::read(folder.path()).expect_err("line 1 is no JSON");
+        let why = Folder::read(folder.path()).expect_err("line 1 is no JSON").to_string();
         assert!(why.contains("runs.jsonl: line 1: "), "{why}");
     }
 
@@ -539,8 +512,9 @@ mod tests {
         bytes[at] = 0xff;
         fs::write(&runs, bytes).expect("writable");
         let check = |expected: &str| {
-            let read = Folder::read(&scratch.0).expect_err("it is damaged");
-            let resumed = Folder::resume(&scratch.0).map(drop).expect_err("it is damaged");
+            let read = Folder::read(&scratch.0).expect_err("it is damaged").to_string();
+            let resumed =
+                Folder::resume(&scratch.0).map(drop).expect_err("it is damaged").to_string();
             for why in [read, resumed] {
                 assert!(why.contains(expected) && !why.contains('\n'), "{why}");
             }
@@ -555,32 +529,38 @@ mod tests {
     fn one_process_at_a_time_and_no_second_study() {
         let scratch = Scratch::new("lock");
         let folder = Folder::create(&scratch.0, &Header::default()).expect("a new folder");
-        let why = Folder::resume(&scratch.0).map(|_| ()).expect_err("it is locked");
+        let why = Folder::resume(&scratch.0).map(|_| ()).expect_err("it is locked").to_string();
         assert!(why.ends_with("another process works on this study"), "{why}");
         drop(folder);
-        let why = Folder::create(&scratch.0, &Header::default()).map(|_| ()).expect_err("it is");
+        let why = Folder::create(&scratch.0, &Header::default())
+            .map(|_| ())
+            .expect_err("it is")
+            .to_string();
         assert!(why.contains("there is a study in it already"), "{why}");
         // Its runs would be taken for those of the new study.
         let folder = Folder::resume(&scratch.0).expect("it is not locked").0;
         folder.add_run(&run(1), None).expect("it is written");
         drop(folder);
         fs::remove_file(scratch.0.join(HEADER)).expect("it is there");
-        let why = Folder::create(&scratch.0, &Header::default()).map(|_| ()).expect_err("it is");
+        let why = Folder::create(&scratch.0, &Header::default())
+            .map(|_| ())
+            .expect_err("it is")
+            .to_string();
         assert!(why.contains("there is a runs.jsonl in it"), "{why}");
     }
 
     #[test]
     fn what_is_no_study_is_said_to_be_none() {
         let scratch = Scratch::new("other");
-        let why = Folder::read(&scratch.0).expect_err("nothing is there");
+        let why = Folder::read(&scratch.0).expect_err("nothing is there").to_string();
         assert!(why.contains(": there is no such directory"), "{why}");
         fs::create_dir_all(&scratch.0).expect("it can be made");
         let head = "{\"format\": \"ropewalk-study\", \"version\": 99}";
         fs::write(scratch.0.join(HEADER), head).expect("writable");
-        let why = Folder::read(&scratch.0).expect_err("of the future");
+        let why = Folder::read(&scratch.0).expect_err("of the future").to_string();
         assert!(why.ends_with("its version is 99, this program reads versions 1 to 4"), "{why}");
         fs::write(scratch.0.join(HEADER), "{\"format\": \"x\"}").expect("writable");
-        let why = Folder::read(&scratch.0).expect_err("another's");
+        let why = Folder::read(&scratch.0).expect_err("another's").to_string();
         assert!(why.ends_with("not a study: its format is `x`"), "{why}");
     }
 }

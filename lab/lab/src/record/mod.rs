@@ -6,6 +6,7 @@
 
 mod claim;
 mod folder;
+mod folder_error;
 mod participants;
 mod purpose;
 mod resume;
@@ -13,6 +14,7 @@ mod skipped;
 
 pub use claim::{Claim, ClaimMeasure, ClaimSide};
 pub use folder::{Folder, Opened};
+pub use folder_error::FolderError;
 pub use participants::Participants;
 pub use purpose::Purpose;
 pub use skipped::{Absent, Skipped};

@@ -13,10 +13,10 @@ impl Folder {
     /// When the folder holds a study already, or none to go on with, or another one than this.
     pub fn open(path: &Path, header: &Header, resume: bool) -> Result<(Self, Opened), Error> {
         if !resume {
-            let folder = Self::create(path, header).map_err(Error::Failed)?;
+            let folder = Self::create(path, header)?;
             return Ok((folder, Opened::default()));
         }
-        let (folder, opened) = Self::resume(path).map_err(Error::Failed)?;
+        let (folder, opened) = Self::resume(path)?;
         if !makes_the_same_runs(&opened.header.definition, &header.definition) {
             let path = path.display();
             return Err(Error::Usage(format!(

@@ -31,7 +31,7 @@ use document::Document;
 use page::{chart, number, svg};
 use summary::Summary;
 
-use crate::record::{Folder, Kind, Opened};
+use crate::record::{Folder, FolderError, Kind, Opened};
 
 /// A report on a folder of records.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Report {
     ///
     /// # Errors
     /// When it holds no records, or they are damaged in their middle.
-    pub fn read(folder: &Path) -> Result<Self, String> {
+    pub fn read(folder: &Path) -> Result<Self, FolderError> {
         let mut opened = Folder::read(folder)?;
         if opened.header.kind == Kind::Cache {
             let summary = cache::Summary::new(&opened);
