@@ -97,9 +97,8 @@ pub(crate) struct CompareArguments {
 
 pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let plan = arguments.plan()?;
-    let [first, second] = [&arguments.first, &arguments.second]
-        .map(|typed| typed.parse::<ServerSpec>().map_err(Failure::Usage));
-    let (first, second) = (first?, second?);
+    let (first, second): (ServerSpec, ServerSpec) =
+        (arguments.first.parse()?, arguments.second.parse()?);
     let spec = arguments.workload.spec("zipf", &[&first, &second])?;
     let log = spec.log_file.as_deref().and_then(LogSize::new);
     let lab = arguments.lab.open()?;

@@ -21,7 +21,8 @@ open, as real users behave. docs/load/load.md describes it.
 
 Exit status:
   0  success
-  1  errors of the server, or a file cannot be written
+  1  errors of the server; or a host has no address, or a file cannot be read or
+     written
   2  wrong usage
   3  the run is void: the generator could not keep up, or others used its CPUs;
      or --find-limit knows no limit, or only a bound of it

@@ -10,7 +10,7 @@ use command::{DASH, Emphasis, Failure, ProgressLine, notify, print, takes_stdout
 use load::find_limit::{Conditions, Limit, TRIALS_MIN, TRIALS_USUAL, Trial, Trials};
 use load::interrupt::Interrupt;
 use load::measures::Interval;
-use load::options::{Arrivals, Options, parse_start};
+use load::options::{Arrivals, Options, OptionsError, parse_start};
 use load::outcome::Outcome;
 use load::report;
 use load::report::progress::Progress;
@@ -33,7 +33,7 @@ pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {
         let conditions = conditions.parse().map_err(|why: String| usage("--find-limit", &why))?;
         return find_limit(&options, &conditions, &output, &mut observer);
     }
-    let (plan, setting) = options.resolve().map_err(Failure::Usage)?;
+    let (plan, setting) = options.resolve().map_err(|why| without_plan(why, &output))?;
     plan.notes.iter().for_each(|line| note(&format!("{line}\n")));
     if !output.quiet {
         observer.progress = Some(Progress::new(plan.interval_us, plan.duration_us));
@@ -54,6 +54,14 @@ fn not_run(why: &RunError, json: Option<&Path>) -> Failure {
         return failure;
     }
     Failure::Reported(why.exit_code())
+}
+
+/// The failure of options that give no plan.
+fn without_plan(why: OptionsError, output: &OutputArguments) -> Failure {
+    match why {
+        OptionsError::Typed(why) => Failure::Usage(why),
+        OptionsError::System(why) => not_run(&RunError::System(why), output.json.as_deref()),
+    }
 }
 
 fn usage(option: &str, why: &str) -> Failure {
@@ -217,7 +225,7 @@ fn find_limit(
     observer: &mut Observer,
 ) -> Result<(), Failure> {
     check_search(options, output)?;
-    let trials = Trials::new(options).map_err(Failure::Usage)?;
+    let trials = Trials::new(options).map_err(|why| without_plan(why, output))?;
     if !output.quiet {
         note(&announcement(conditions, trials.trial_s(), trials.has_first_rate()));
     }

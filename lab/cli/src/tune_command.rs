@@ -116,7 +116,7 @@ enum TypedMethod {
 
 pub(crate) fn execute(arguments: &TuneArguments) -> Result<(), Failure> {
     let (wanted, conditions) = arguments.wanted()?;
-    let server: ServerSpec = arguments.server.parse().map_err(Failure::Usage)?;
+    let server: ServerSpec = arguments.server.parse()?;
     let spec = arguments.workload.spec("zipf", &[&server])?;
     let lab = arguments.lab.open()?;
     print_knob_notices(&lab, &server);

@@ -2,6 +2,7 @@
 //! on that.
 
 use command::Failure;
+use load::options::OptionsError;
 
 /// Why something was not done, in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,6 +15,15 @@ pub enum Error {
     /// Runs can no longer be made, or written down. The runs made so far are kept: once the cause
     /// is fixed, the command can go on.
     Stopped(String),
+}
+
+impl From<OptionsError> for Error {
+    fn from(error: OptionsError) -> Self {
+        match error {
+            OptionsError::Typed(why) => Self::Usage(why),
+            OptionsError::System(why) => Self::Failed(why),
+        }
+    }
 }
 
 impl From<Error> for Failure {

@@ -1,6 +1,7 @@
 //! A server as a user types it: `NAME[/SETTING][,KNOB=VALUE…]`, or `http://HOST:PORT` for a server
 //! that runs already and only gets requests.
 
+use crate::error::Error;
 use crate::server_description::{ServerDescription, Setting};
 use crate::template::{Values, check_value};
 use command::near::hint_and_names;
@@ -125,21 +126,21 @@ impl fmt::Display for ServerSpec {
 }
 
 impl FromStr for ServerSpec {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         let explain = |what: &str| {
-            format!(
+            Error::Usage(format!(
                 "{text:?} is no server: {what}; \
                  NAME[/SETTING][,KNOB=VALUE...] or http://HOST:PORT"
-            )
+            ))
         };
         if text.contains("://") {
             let url = Url::parse(text).map_err(|why| explain(&why))?;
             if !matches!(&*url.path, "" | "/") {
                 return Err(explain("the workload has the paths to request: leave the path out"));
             }
-            let address = url.address(&[], ACCEPTS_WITHIN).map_err(|why| explain(&why))?;
+            let address = url.address(&[], ACCEPTS_WITHIN)?;
             return Ok(Self::Running { address });
         }
         let mut parts = text.split(',');
@@ -165,6 +166,7 @@ impl FromStr for ServerSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use crate::server_description::FormerKnob;
     use std::path::Path;
 
@@ -196,7 +198,7 @@ mod tests {
             "https://a",
         ] {
             let why = text.parse::<ServerSpec>().expect_err(text);
-            assert!(why.contains("is no server: "), "{why}");
+            assert!(matches!(&why, Error::Usage(why) if why.contains("is no server: ")), "{why}");
         }
     }
 

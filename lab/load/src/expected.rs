@@ -10,6 +10,7 @@ use workload::fileset::File;
 use workload::request_log::{RequestLog, Template};
 
 use crate::measures::OTHER;
+use crate::options::OptionsError;
 use crate::plan::{Expected, ExpectedBody, Verify};
 
 /// The most bytes of copies that are held in memory.
@@ -23,7 +24,7 @@ pub fn for_log(
     log: &RequestLog,
     verify: Verify,
     files: Option<&Path>,
-) -> Result<Vec<Expected>, String> {
+) -> Result<Vec<Expected>, OptionsError> {
     let mut copies = Copies { root: files, read: HashMap::new(), bytes: 0 };
     log.templates().iter().map(|template| for_template(template, verify, &mut copies)).collect()
 }
@@ -32,7 +33,7 @@ fn for_template(
     template: &Template,
     verify: Verify,
     copies: &mut Copies<'_>,
-) -> Result<Expected, String> {
+) -> Result<Expected, OptionsError> {
     let path = without_query(&template.uri);
     let file = File::locate(path);
     let kind = file.map_or(OTHER, |file| file.kind()) as u8;
@@ -51,10 +52,10 @@ fn for_template(
         Some(file) if verify == Verify::Bytes => ExpectedBody::Derived(file.content()),
         None if verify == Verify::Bytes => {
             let uri = String::from_utf8_lossy(&template.uri);
-            return Err(format!(
+            return Err(OptionsError::Typed(format!(
                 "--verify bytes: {uri} is no file of a file set: give --files DIR with a copy of \
                  what it should be"
-            ));
+            )));
         }
         _ => ExpectedBody::Unknown,
     };
@@ -89,7 +90,7 @@ struct Copies<'r> {
 
 impl Copies<'_> {
     /// Returns the copy of the file under `path`, if there is a directory of copies.
-    fn get(&mut self, path: &[u8]) -> Result<Option<Arc<[u8]>>, String> {
+    fn get(&mut self, path: &[u8]) -> Result<Option<Arc<[u8]>>, OptionsError> {
         let Some(root) = self.root else { return Ok(None) };
         if let Some(copy) = self.read.get(path) {
             return Ok(Some(Arc::clone(copy)));
@@ -97,11 +98,15 @@ impl Copies<'_> {
         let shown = String::from_utf8_lossy(path);
         let file =
             file_for_uri(path, root).ok_or_else(|| format!("--files: {shown} is no plain path"))?;
-        let copy = fs::read(&file)
-            .map_err(|why| format!("--files: no copy of {shown}: {}: {why}", file.display()))?;
+        let refused = |why| {
+            let line = format!("--files: no copy of {shown}: {}: {why}", file.display());
+            OptionsError::of_named(&why, line)
+        };
+        let copy = fs::read(&file).map_err(refused)?;
         self.bytes += copy.len() as u64;
         if self.bytes > COPIES_MAX {
-            return Err(format!("--files: the copies are more than {} GiB", COPIES_MAX >> 30));
+            let why = format!("--files: the copies are more than {} GiB", COPIES_MAX >> 30);
+            return Err(OptionsError::Typed(why));
         }
         let copy: Arc<[u8]> = copy.into();
         self.read.insert(path.to_vec(), Arc::clone(&copy));
@@ -150,7 +155,7 @@ mod tests {
     #[test]
     fn a_reply_of_which_nothing_is_known_cannot_be_verified() {
         let log = log(&["/index.html"]);
-        let error = for_log(&log, Verify::Bytes, None).unwrap_err();
+        let error = for_log(&log, Verify::Bytes, None).unwrap_err().to_string();
         assert!(error.contains("/index.html") && error.contains("--files"), "{error}");
         let expected = for_log(&log, Verify::Length, None).unwrap();
         assert_eq!((expected[0].bytes, usize::from(expected[0].kind)), (None, OTHER));
@@ -166,9 +171,13 @@ mod tests {
         let bodies: Vec<_> = expected.iter().map(|expected| &expected.body).collect();
         assert!(matches!(bodies[0], ExpectedBody::Stored(copy) if &**copy == b"copy"));
         assert!(matches!(bodies[1], ExpectedBody::Stored(copy) if &**copy == b"home"));
-        let error = for_log(&log(&["/absent"]), Verify::Bytes, Some(directory.path())).unwrap_err();
+        let error = for_log(&log(&["/absent"]), Verify::Bytes, Some(directory.path()))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("no copy of /absent"), "{error}");
-        let error = for_log(&log(&["/../x"]), Verify::Bytes, Some(directory.path())).unwrap_err();
+        let error = for_log(&log(&["/../x"]), Verify::Bytes, Some(directory.path()))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("no plain path"), "{error}");
     }
 }

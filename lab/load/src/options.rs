@@ -2,6 +2,7 @@
 //! found here, before anything is sent.
 
 mod arguments;
+mod error;
 
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
@@ -22,6 +23,7 @@ use crate::target::Url;
 use crate::void::Bounds;
 use command::near::unreadable;
 use command::units::{parse_duration, parse_share};
+pub use error::OptionsError;
 
 /// The default number of connections of a closed run: a usual choice of wrk's users.
 const CLIENTS: u64 = 64;
@@ -178,13 +180,14 @@ impl Options {
     ///
     /// # Errors
     /// One line: which option is wrong, how, and what to do.
-    pub fn resolve(&self) -> Result<(Plan, Setting), String> {
+    pub fn resolve(&self) -> Result<(Plan, Setting), OptionsError> {
         let urls = self.urls.iter().map(|url| Url::parse(url)).collect::<Result<Vec<_>, _>>()?;
         // Most runs need more connections than the usual limit allows; where it cannot be raised,
         // requests that fail for want of descriptors are counted and explained.
         let _ = os::limits::raise_descriptor_limit();
         if urls.is_empty() {
-            return Err("no server is named: ropewalk load http://host:port/path".into());
+            let why = "no server is named: ropewalk load http://host:port/path";
+            return Err(OptionsError::Typed(why.into()));
         }
         let (log, notes) = self.request_log(&urls)?;
         let sources = self.sources()?;
@@ -232,7 +235,7 @@ impl Options {
         urls: &[Url],
         sources: &[IpAddr],
         connect_timeout_us: u64,
-    ) -> Result<Vec<Target>, String> {
+    ) -> Result<Vec<Target>, OptionsError> {
         let within = Duration::from_micros(connect_timeout_us.max(1));
         let addresses = urls.iter().map(|url| url.address(sources, within));
         let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
@@ -243,21 +246,23 @@ impl Options {
             let pairs = urls.iter().zip(&addresses);
             pairs.map(move |(url, address)| url.target(*address, host, &self.headers))
         };
-        hosts.into_iter().flat_map(of_host).collect()
+        Ok(hosts.into_iter().flat_map(of_host).collect::<Result<_, String>>()?)
     }
 
     /// The log, and notes on the parts of it that were ignored.
-    fn request_log(&self, urls: &[Url]) -> Result<(RequestLog, Vec<String>), String> {
+    fn request_log(&self, urls: &[Url]) -> Result<(RequestLog, Vec<String>), OptionsError> {
         let think_max_us = optional("--think-max", self.think_max.as_deref())?;
         let Some(path) = &self.log else { return Ok((log_of_urls(urls)?, Vec::new())) };
         if let Some(url) = urls.iter().find(|url| !matches!(&*url.path, "" | "/")) {
-            return Err(format!(
+            return Err(OptionsError::Typed(format!(
                 "{}: with --log the URL names a server only; its path comes from the log",
                 url.typed
-            ));
+            )));
         }
         let think_us = duration("--default-think", self.default_think.as_deref(), 0)?;
-        let bytes = fs::read(path).map_err(|why| unreadable(path, &why, "a log of sessions"))?;
+        let refused =
+            |why| OptionsError::of_named(&why, unreadable(path, &why, "a log of sessions"));
+        let bytes = fs::read(path).map_err(refused)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let (mut log, notes) = wsesslog::read_with_notes(&bytes, think_us, threads)
             .map_err(|why| format!("{}: {why}", path.display()))?;
@@ -265,7 +270,8 @@ impl Options {
             log.cut_pauses(us);
         }
         if log.sessions() == 0 {
-            return Err(format!("{}: there is no request in it", path.display()));
+            let why = format!("{}: there is no request in it", path.display());
+            return Err(OptionsError::Typed(why));
         }
         let notes = notes.to_string();
         Ok((log, notes.lines().map(|note| format!("{}: {note}", path.display())).collect()))
@@ -334,7 +340,7 @@ impl Options {
     ///
     /// # Errors
     /// One line, if the log cannot be read.
-    pub fn filling_us(&self) -> Result<u64, String> {
+    pub fn filling_us(&self) -> Result<u64, OptionsError> {
         self.request_log(&[]).map(|(log, _)| log.filling_us())
     }
 
@@ -395,14 +401,15 @@ impl Options {
         Ok(Bounds { lag_us, run_delay_share: parse_share(typed).map_err(explain)? })
     }
 
-    fn sources(&self) -> Result<Vec<IpAddr>, String> {
+    fn sources(&self) -> Result<Vec<IpAddr>, OptionsError> {
         let mut sources = Vec::new();
         for typed in &self.sources {
             let source: IpAddr = typed
                 .parse()
                 .map_err(|_| format!("--source {typed}: give an IP address of this machine"))?;
             // Binding a UDP socket shows whether the address is one of this machine's.
-            UdpSocket::bind((source, 0)).map_err(|why| format!("--source {source}: {why}"))?;
+            UdpSocket::bind((source, 0))
+                .map_err(|why| OptionsError::of_named(&why, format!("--source {source}: {why}")))?;
             sources.push(source);
         }
         Ok(sources)

@@ -12,6 +12,9 @@ pub enum RunError {
     /// The generator could not do its part: a thread, a CPU or a descriptor was refused.
     #[error("{0}")]
     Generator(String),
+    /// The system did not give what the options name: the address of a host, the content of a file.
+    #[error("{0}")]
+    System(String),
     /// The server did not do its part before the load began: it refused a connection that was to
     /// rest, or closed it, or its reply was wrong.
     #[error("{0}")]
@@ -34,15 +37,15 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// The exit status: 1 for a server that did not do its part and for a start time that did not
-    /// come, 3 for a generator that did not, which says nothing about the server, 4 for a user who
-    /// ended it.
+    /// The exit status: 1 for a server that did not do its part, for a start time that did not come
+    /// and for what the system did not give, 3 for a generator that did not do its part, which says
+    /// nothing about the server, 4 for a user who ended it.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Generator(_) | Self::TooLate { .. } => EXIT_VOID,
             Self::Server(_) => EXIT_TARGET_ERRORS,
-            Self::NoStart(_) => EXIT_FAILURE,
+            Self::NoStart(_) | Self::System(_) => EXIT_FAILURE,
             Self::Interrupted(_) => EXIT_INTERRUPTED,
         }
     }

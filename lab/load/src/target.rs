@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use crate::options::OptionsError;
 use crate::plan::Target;
 
 /// The parts of a URL.
@@ -69,11 +70,15 @@ impl Url {
     ///
     /// # Errors
     /// One line: the host has no address, or none that can be reached from one of the sources.
-    pub fn address(&self, sources: &[IpAddr], within: Duration) -> Result<SocketAddr, String> {
+    pub fn address(
+        &self,
+        sources: &[IpAddr],
+        within: Duration,
+    ) -> Result<SocketAddr, OptionsError> {
         let addresses = (&*self.host, self.port).to_socket_addrs();
-        let all: Vec<SocketAddr> =
-            addresses.map_err(|why| format!("{}: {why}", self.typed))?.collect();
-        let first = *all.first().ok_or_else(|| format!("{}: no address", self.typed))?;
+        let unresolved = |why: &str| OptionsError::System(format!("{}: {why}", self.typed));
+        let all: Vec<SocketAddr> = addresses.map_err(|why| unresolved(&why.to_string()))?.collect();
+        let first = *all.first().ok_or_else(|| unresolved("no address"))?;
         let fits = |address: &SocketAddr| {
             sources.iter().all(|source| source.is_ipv4() == address.is_ipv4())
         };
@@ -81,10 +86,10 @@ impl Url {
         first_that_accepts(&fitting, within).ok_or_else(|| {
             let sources: Vec<_> = sources.iter().map(IpAddr::to_string).collect();
             let sources = sources.join(",");
-            format!(
+            OptionsError::Typed(format!(
                 "--source {sources}: {} is reached at {first}, of the other IP version",
                 self.typed
-            )
+            ))
         })
     }
 
@@ -214,7 +219,7 @@ mod tests {
     fn a_source_says_which_addresses_can_be_reached() {
         let url = Url::parse("127.0.0.1:81").unwrap();
         assert!(url.address(&["127.0.0.1".parse().unwrap()], SOON).is_ok());
-        let why = url.address(&["::1".parse().unwrap()], SOON).unwrap_err();
+        let why = url.address(&["::1".parse().unwrap()], SOON).unwrap_err().to_string();
         assert!(why.contains("--source ::1") && why.contains("other IP version"), "{why}");
     }
 

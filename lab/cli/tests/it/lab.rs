@@ -261,6 +261,8 @@ fn what_is_wrong_is_said_in_a_line() {
         (&["compare", "ropewalk,a=1,a=2", "ropewalk"], 2, "is no server: a is turned twice; "),
         (&["compare", "https://127.0.0.1", "ropewalk"], 2, "TLS is not supported; "),
         (&["compare", running, "ropewalk"], 1, "http://127.0.0.1:9 does not answer: "),
+        (&["compare", "http://nowhere.invalid", "ropewalk"], 1, "http://nowhere.invalid: failed "),
+        (&["tune", "http://nowhere.invalid"], 1, "http://nowhere.invalid: failed to lookup "),
         (&empty, 1, "workload access.log: no file that its log requests is in "),
         (
             &["compare", "ropewalk", "ropewalk", "--workload", "x"],

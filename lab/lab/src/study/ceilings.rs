@@ -57,7 +57,7 @@ impl Stage<'_> {
         if !budget.holds(self.ceiling_and_run_s()) {
             return say(&format!("The path's ceiling is not known: {}", NoCeiling::NoTime));
         }
-        let floor: ServerSpec = FLOOR.parse().map_err(Error::Failed)?;
+        let floor: ServerSpec = FLOOR.parse()?;
         let Found { installed, skipped } = lab.detect(&floor)?;
         for one in &skipped {
             say(&format!("The path's ceiling is not known: {}; {}", one.reason, one.command))?;

@@ -11,6 +11,7 @@ use toml_reader::{Mistake, Step};
 
 use super::definition::Definition;
 use super::sizes::Origin;
+use crate::error::Error;
 use crate::record::{self, ClaimMeasure, ClaimSide};
 use crate::server_spec::ServerSpec;
 
@@ -230,7 +231,7 @@ fn differ(mut servers: Vec<Side>, mut than: Vec<Side>) -> Result<(Vec<Side>, Vec
 /// The servers that a name means: the one that is typed exactly so, or else all that are set as it
 /// says and may be set otherwise, too.
 fn side(name: &str, of: &Definition) -> Result<Side, String> {
-    let spec: ServerSpec = name.parse()?;
+    let spec: ServerSpec = name.parse().map_err(|why: Error| why.to_string())?;
     let exact = of.servers.iter().find(|one| **one == spec);
     let servers: Vec<ServerSpec> = match exact {
         Some(one) => vec![one.clone()],

@@ -273,6 +273,7 @@ impl Definition {
         if testbeds.is_empty() {
             testbeds.push(Testbed { name: HERE.into(), ..Testbed::default() });
         }
+        let servers: Result<_, Error> = written.servers.iter().map(|text| text.parse()).collect();
         Ok(Self {
             name: String::new(),
             title: written.title,
@@ -280,7 +281,7 @@ impl Definition {
             question: written.question,
             expected: written.expected,
             claims: Vec::new(),
-            servers: written.servers.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
+            servers: servers.map_err(|why| why.to_string())?,
             floor: written.floor,
             workloads: written
                 .workloads

@@ -178,7 +178,7 @@ fn check_load(
         is_even: false,
         waits_for_sessions: true,
     };
-    trial.check(load_setup, generators).map_err(Error::Usage)
+    Ok(trial.check(load_setup, generators)?)
 }
 
 /// The files that a workload requests; all must be known where memory is bounded.

@@ -7,7 +7,7 @@ use crate::process::listed_cpus;
 use crate::record::Offered;
 use crate::workload::Workload;
 use load::filling;
-use load::options::{Arrivals, Options};
+use load::options::{Arrivals, Options, OptionsError};
 use load::plan::{ConnectionUse, Verify};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl Trial<'_> {
     ///
     /// # Errors
     /// The first option that is wrong, how, and what to do, in a line.
-    pub fn check(&self, load_setup: &LoadSetup, generators: usize) -> Result<(), String> {
+    pub fn check(&self, load_setup: &LoadSetup, generators: usize) -> Result<(), OptionsError> {
         let unused_address = SocketAddr::from(([127, 0, 0, 1], 1));
         let say = |options: &mut Options| {
             self.add_options(options);
@@ -78,23 +78,23 @@ impl Trial<'_> {
         let (own, mut all, mut given) = (&self.workload.load, self.options(), Options::default());
         say(&mut all);
         say(&mut given);
-        let explain =
-            |why: &str| format!("workload {}: `load`: {why}", self.workload.described.name);
+        let explain = |why: OptionsError| {
+            why.at(format_args!("workload {}: `load`", self.workload.described.name))
+        };
+        let typed = |why: String| Err(explain(OptionsError::Typed(why)));
         if let Some(url) = own.urls.first() {
-            return Err(explain(&format!("{url}: each run names its server itself: leave it out")));
+            return typed(format!("{url}: each run names its server itself: leave it out"));
         }
         let given = given.option_names();
         let is_given = |option: &String| given.contains(option) || HOW_MUCH.contains(&&**option);
         match own.option_names().into_iter().find(is_given) {
-            Some(option) => {
-                Err(explain(&format!("{option}: each run gives it itself: leave it out")))
-            }
-            None => self.resolved(&all).map_err(|why| explain(&why)),
+            Some(option) => typed(format!("{option}: each run gives it itself: leave it out")),
+            None => self.resolved(&all).map_err(explain),
         }
     }
 
     /// Checks that these options go together, and that what they request comes due.
-    fn resolved(&self, all: &Options) -> Result<(), String> {
+    fn resolved(&self, all: &Options) -> Result<(), OptionsError> {
         let (plan, _) = all.resolve()?;
         if !self.is_filled() {
             return Ok(());
@@ -102,7 +102,7 @@ impl Trial<'_> {
         if self.workload.load.warm_up.is_none() {
             filling::bounded(self.workload.filling_us)?;
         }
-        filling::check(&plan)
+        Ok(filling::check(&plan)?)
     }
 }
 
@@ -279,7 +279,8 @@ mod tests {
             let load_setup = LoadSetup { lag_bound: Some("1s".into()), ..load_setup() };
             let trial = Trial { verify_bytes, ..trial(&workload) };
             let why = trial.check(&load_setup, generators).expect_err("there is no log");
-            assert_eq!(why, format!("workload w: `load`: {expected}"), "{load}");
+            let expected = OptionsError::Typed(format!("workload w: `load`: {expected}"));
+            assert_eq!(why, expected, "{load}");
         };
         let not_there = "/l: there is no such file: name a log of sessions";
         check("--verify none", false, 1, not_there);

@@ -3,7 +3,7 @@
 
 use super::{Conditions, FIRST_SHARE, Limit, Rates, Trial, search};
 use crate::filling;
-use crate::options::Options;
+use crate::options::{Options, OptionsError};
 use crate::outcome::{Outcome, Setting};
 use crate::plan::{Model, Plan, Process};
 use crate::run::{Watch, run};
@@ -33,7 +33,7 @@ impl Trials {
     ///
     /// # Errors
     /// One line: what is wrong with the options.
-    pub fn new(options: &Options) -> Result<Self, String> {
+    pub fn new(options: &Options) -> Result<Self, OptionsError> {
         let mut options = options.clone();
         let has_rate = options.rate.is_some() || options.request_rate.is_some();
         options.duration.get_or_insert_with(|| TRIAL.into());
@@ -42,7 +42,8 @@ impl Trials {
         }
         let (mut plan, setting) = options.resolve()?;
         let Model::Open(process) = plan.model.clone() else {
-            return Err("--find-limit: sessions must arrive at a rate".into());
+            let why = "--find-limit: sessions must arrive at a rate";
+            return Err(OptionsError::Typed(why.into()));
         };
         if options.warm_up.is_none() {
             let filling_us = filling::bounded(plan.log.filling_us());

@@ -1,7 +1,9 @@
 //! Mistakes in the arguments: exit status 2 and one line that says what to do.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
+use serde_json::Value;
 use testkit::Temporary;
 
 use super::refuses;
@@ -97,6 +99,35 @@ fn options_that_would_be_without_effect() {
         let (status, _, error) = run(arguments);
         assert!(status == 2 && error.contains(part), "{arguments:?}: {error}");
     }
+}
+
+/// What is typed may be right where the system does not give what it names: status 1, and a
+/// document that says so.
+#[test]
+fn what_the_system_does_not_give_is_no_mistake_of_the_user() {
+    let directory = Temporary::new();
+    let files = directory.path().join("files");
+    fs::create_dir(&files).unwrap();
+    // The kernel refuses to read it, to root as well.
+    let refused = "/proc/self/mem";
+    symlink(refused, files.join("a")).unwrap();
+    let (files, json) = (files.to_str().unwrap(), directory.path().join("json"));
+    let read = |arguments: &[&str], why: &str| {
+        let json_at = ["--json", json.to_str().unwrap()];
+        refuses(1, &[arguments, &json_at].concat(), &[why]);
+        let document: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+        let said = document["no_run"]["system"].as_str().unwrap();
+        assert!(said.contains(why), "{document}");
+        fs::remove_file(&json).unwrap();
+    };
+    let nowhere = "http://nowhere.invalid/";
+    read(&[nowhere], nowhere);
+    read(&[nowhere, "--find-limit", "p99=50ms"], nowhere);
+    read(&[URL, "--log", refused], refused);
+    let copies = ["http://127.0.0.1:1/a", "--verify", "bytes", "--files", files];
+    read(&copies, "--files: no copy of /a: ");
+    check(&[URL, "--log", files], &[files, "Is a directory"]);
+    check(&[URL, "--source", "192.0.2.1"], &["--source 192.0.2.1: Cannot assign"]);
 }
 
 #[test]
