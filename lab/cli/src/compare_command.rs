@@ -108,7 +108,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let place = Place::make(arguments.output.as_deref(), &lab.load_setup.tools.scratch)?;
     let mut progress = ProgressLine::new();
     progress.print_on_terminal(&format!("preparing {}", spec.name));
-    let workload = lab.load_setup.tools.prepare(&spec).map_err(Failure::Operation)?;
+    let workload = lab.load_setup.tools.prepare(&spec)?;
     let [one, other] = candidates;
     let interrupt = Interrupt::new().map_err(Failure::Operation)?;
     let mut sides = [one.start(&lab, &first, &workload)?, other.start(&lab, &second, &workload)?];

@@ -3,6 +3,7 @@
 
 use command::Failure;
 use load::options::OptionsError;
+use std::fmt::Display;
 
 /// Why something was not done, in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +16,19 @@ pub enum Error {
     /// Runs can no longer be made, or written down. The runs made so far are kept: once the cause
     /// is fixed, the command can go on.
     Stopped(String),
+}
+
+impl Error {
+    /// The same, with the place of what failed before it.
+    #[must_use]
+    pub(crate) fn at(self, place: impl Display) -> Self {
+        let line = format!("{place}: {self}");
+        match self {
+            Self::Usage(_) => Self::Usage(line),
+            Self::Failed(_) => Self::Failed(line),
+            Self::Stopped(_) => Self::Stopped(line),
+        }
+    }
 }
 
 impl From<OptionsError> for Error {

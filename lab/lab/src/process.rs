@@ -28,9 +28,10 @@ pub(crate) enum CommandError {
     /// The program of this name cannot be started.
     #[error("{0}: {1}")]
     NotStarted(String, io::Error),
-    /// The program of this name failed; the end of what it printed.
-    #[error("{0} failed: {1}")]
-    Failed(String, String),
+    /// The program of this name failed, with this status unless a signal ended it; the end of what
+    /// it printed.
+    #[error("{0} failed: {2}")]
+    Failed(String, Option<i32>, String),
 }
 
 /// Runs a command to its end, in `folder` if one is given, and returns what it printed.
@@ -51,7 +52,7 @@ pub(crate) fn run(command: &[String], folder: Option<&str>) -> Result<String, Co
     if status.success() {
         Ok(text)
     } else {
-        Err(CommandError::Failed(program.clone(), last_lines(&text)))
+        Err(CommandError::Failed(program.clone(), status.code(), last_lines(&text)))
     }
 }
 

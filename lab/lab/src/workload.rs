@@ -8,8 +8,9 @@
 mod given_log;
 mod log_size;
 
+use crate::error::Error;
 use crate::http::{self, Connection};
-use crate::process;
+use crate::process::{self, CommandError};
 use crate::record::Described;
 use crate::template::Values;
 use crate::wrk;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -302,12 +304,18 @@ fn bytes_of_set(options: &str) -> Option<u64> {
 }
 
 impl Tools {
-    /// Runs `ropewalk` with these arguments to its end and returns what it printed.
+    /// Runs `ropewalk` with these arguments to its end.
     ///
     /// # Errors
-    /// The end of what it printed, if it fails.
-    pub fn run(&self, arguments: &[&str]) -> Result<String, String> {
-        process::run(&self.command(arguments), None).map_err(|why| why.to_string())
+    /// The end of what it printed, if it fails; by its status it says whose fault that is.
+    fn run(&self, arguments: &[&str]) -> Result<(), Error> {
+        /// `ropewalk` ends with it where its arguments are wrong.
+        const WRONG_USAGE: i32 = 2;
+        match process::run(&self.command(arguments), None) {
+            Ok(_) => Ok(()),
+            Err(CommandError::Failed(_, Some(WRONG_USAGE), said)) => Err(Error::Usage(said)),
+            Err(why) => Err(Error::Failed(why.to_string())),
+        }
     }
 
     /// `ropewalk` with these arguments.
@@ -334,14 +342,16 @@ impl Tools {
     /// Makes what a workload needs and does not exist yet.
     ///
     /// # Errors
-    /// What cannot be made, and why.
-    pub fn prepare(&self, spec: &WorkloadSpec) -> Result<Workload, String> {
-        spec.check()?;
-        let explain = |why: String| format!("workload {}: {why}", spec.name);
+    /// What cannot be made, and why: its definition is wrong, with the logs and directories that it
+    /// names, or the system does not give what it needs.
+    pub fn prepare(&self, spec: &WorkloadSpec) -> Result<Workload, Error> {
+        spec.check().map_err(Error::Usage)?;
+        let explain = |why: Error| why.at(format_args!("workload {}", spec.name));
         let root = self.files(spec).map_err(explain)?;
         let (log, path, tally) = self.log(spec).map_err(explain)?;
         let (log, path, changes) = self.adapted(spec, log, path, tally).map_err(explain)?;
-        let first = log.templates().first().ok_or_else(|| explain("its log is empty".into()))?;
+        let is_empty = || explain(Error::Usage("its log is empty".into()));
+        let first = log.templates().first().ok_or_else(is_empty)?;
         let prime = self.scratch.join("logs").join(format!("{}.prime", digest(&path)));
         write_prime(&log, &prime).map_err(explain)?;
         let values = self.values(spec, &log, &path).map_err(explain)?;
@@ -370,7 +380,7 @@ impl Tools {
         log: RequestLog,
         path: PathBuf,
         mut tally: Tally,
-    ) -> Result<(RequestLog, PathBuf, String), String> {
+    ) -> Result<(RequestLog, PathBuf, String), Error> {
         if spec.log_file.is_none() {
             return Ok((log, path, String::new()));
         }
@@ -390,10 +400,10 @@ impl Tools {
         let chosen = log.selected(&there, length_max);
         if chosen.requests() == 0 {
             let root = spec.root.as_deref().unwrap_or(Path::new(""));
-            return Err(format!(
+            return Err(Error::Usage(format!(
                 "no file that its log requests is in {}: is it the directory that was served then?",
                 root.display()
-            ));
+            )));
         }
         if let Some(first) = missing {
             let count = (log.requests() - chosen.requests()) as u64;
@@ -413,19 +423,19 @@ impl Tools {
         spec: &WorkloadSpec,
         log: &RequestLog,
         path: &Path,
-    ) -> Result<Option<PathBuf>, String> {
+    ) -> Result<Option<PathBuf>, Error> {
         match spec.client {
             LoadClient::Ropewalk => Ok(None),
             LoadClient::Wrk => {
                 let place = self.scratch.join("logs").join(digest(path) + ".lua");
-                wrk::script(log, &place).map_err(|why| format!("`client`: {why}"))
+                wrk::script(log, &place).map_err(|why| why.at("`client`"))
             }
         }
     }
 
     /// The floor prepares its responses: it must know the paths, the head of a response like that
     /// of others, and whether connections stay open.
-    fn values(&self, spec: &WorkloadSpec, log: &RequestLog, path: &Path) -> Result<Values, String> {
+    fn values(&self, spec: &WorkloadSpec, log: &RequestLog, path: &Path) -> Result<Values, Error> {
         let connection = connection_of(&spec.load);
         let paths: Vec<String> =
             log.templates().iter().map(|asked| path_and_file(&asked.uri)).collect();
@@ -446,39 +456,38 @@ impl Tools {
 
     /// The directory with the files; made and repaired by `ropewalk fileset`, which leaves alone
     /// what is right.
-    fn files(&self, spec: &WorkloadSpec) -> Result<PathBuf, String> {
+    fn files(&self, spec: &WorkloadSpec) -> Result<PathBuf, Error> {
         if let Some(root) = &spec.root {
-            return fs::canonicalize(root).map_err(|why| format!("{}: {why}", root.display()));
+            return fs::canonicalize(root).map_err(|why| refused(root, &why));
         }
         if spec.is_served_already {
             return Ok(PathBuf::new());
         }
         let options = spec.files.as_deref().unwrap_or_default();
         let folder = self.folder_of(options);
-        make_folder(&folder)?;
+        make_folder(&folder).map_err(Error::Failed)?;
         let place = folder.display().to_string();
         let mut words = vec!["fileset", &place];
         words.extend(options.split_whitespace());
-        self.run(&words)?;
+        self.run(&words).map_err(|why| why.at("`files`"))?;
         Ok(folder)
     }
 
     /// The log, where it is in httperf's format, and which of its requests are used. Logs with
     /// equal options are equal, so each is made once. A web server's log is read once: the server
     /// may go on writing it.
-    fn log(&self, spec: &WorkloadSpec) -> Result<(RequestLog, PathBuf, Tally), String> {
+    fn log(&self, spec: &WorkloadSpec) -> Result<(RequestLog, PathBuf, Tally), Error> {
         let folder = self.scratch.join("logs");
-        make_folder(&folder)?;
+        make_folder(&folder).map_err(Error::Failed)?;
         if let Some(path) = &spec.log_file {
-            let path =
-                fs::canonicalize(path).map_err(|why| format!("{}: {why}", path.display()))?;
-            let bytes = fs::read(&path).map_err(|why| format!("{}: {why}", path.display()))?;
-            if is_wsesslog(&bytes, &path)? {
+            let path = fs::canonicalize(path).map_err(|why| refused(path, &why))?;
+            let bytes = fs::read(&path).map_err(|why| refused(&path, &why))?;
+            if is_wsesslog(&bytes, &path).map_err(Error::Usage)? {
                 let log = parse_log(&bytes, &path)?;
                 let tally = Tally::of_sessions(&log);
                 return Ok((log, path, tally));
             }
-            let (log, tally) = given_log::sessions(&bytes, &path)?;
+            let (log, tally) = given_log::sessions(&bytes, &path).map_err(Error::Usage)?;
             let sessions = folder.join(format!("{}.log", digest(&path)));
             write_log(&log, &sessions, &format!("of {}", path.display()))?;
             return Ok((log, sessions, tally));
@@ -489,7 +498,7 @@ impl Tools {
             let place = path.display().to_string();
             let mut words = vec!["log", "generate", "--output", &place];
             words.extend(options.split_whitespace());
-            self.run(&words)?;
+            self.run(&words).map_err(|why| why.at("`log`"))?;
         }
         let log = read_log(&path)?;
         let tally = Tally::of_sessions(&log);
@@ -530,17 +539,17 @@ fn described(spec: &WorkloadSpec, log: &RequestLog, changes: &str) -> Described 
 }
 
 /// Its own options of `ropewalk load`, and those that follow from the rest.
-fn load_options(spec: &WorkloadSpec, log: &RequestLog) -> Result<Options, String> {
+fn load_options(spec: &WorkloadSpec, log: &RequestLog) -> Result<Options, Error> {
     let mut options = spec.load.clone();
     if spec.loses_pauses_of(log) {
         options.think_max = Some("0s".to_owned());
     }
     match (&spec.root, &options.files) {
-        (Some(root), Some(files)) => Err(format!(
+        (Some(root), Some(files)) => Err(Error::Usage(format!(
             "`load`: --files {}: replies are held against its `root` {}: leave one out",
             files.display(),
             root.display()
-        )),
+        ))),
         (Some(root), None) => Ok(Options { files: Some(root.clone()), ..options }),
         (None, _) => Ok(options),
     }
@@ -594,8 +603,13 @@ pub fn make_folder(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    fs::write(path, bytes).map_err(|why| format!("{}: {why}", path.display()))
+/// The system refuses a file or a folder.
+fn refused(path: &Path, why: &io::Error) -> Error {
+    Error::Failed(format!("{}: {why}", path.display()))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    fs::write(path, bytes).map_err(|why| refused(path, &why))
 }
 
 /// Whether a file is in httperf's format and not a web server's log: lines of the former begin with
@@ -607,30 +621,30 @@ fn is_wsesslog(text: &[u8], path: &Path) -> Result<bool, String> {
     Ok(first[0] == b'/')
 }
 
-fn read_log(path: &Path) -> Result<RequestLog, String> {
-    let bytes = fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
+fn read_log(path: &Path) -> Result<RequestLog, Error> {
+    let bytes = fs::read(path).map_err(|why| refused(path, &why))?;
     parse_log(&bytes, path)
 }
 
-fn parse_log(bytes: &[u8], path: &Path) -> Result<RequestLog, String> {
-    wsesslog::read(bytes, 0).map_err(|why| format!("{}: {why}", path.display()))
+fn parse_log(bytes: &[u8], path: &Path) -> Result<RequestLog, Error> {
+    wsesslog::read(bytes, 0).map_err(|why| Error::Usage(format!("{}: {why}", path.display())))
 }
 
-fn write_log(log: &RequestLog, path: &Path, comment: &str) -> Result<(), String> {
+fn write_log(log: &RequestLog, path: &Path, comment: &str) -> Result<(), Error> {
     let mut text = Vec::new();
-    wsesslog::write(log, &mut text, comment).map_err(|why| why.to_string())?;
+    wsesslog::write(log, &mut text, comment).map_err(|why| Error::Usage(why.to_string()))?;
     write(path, &text)
 }
 
 /// Writes a log of one session that requests everything once, so that a server then holds all that
 /// it keeps.
-fn write_prime(log: &RequestLog, path: &Path) -> Result<(), String> {
+fn write_prime(log: &RequestLog, path: &Path) -> Result<(), Error> {
     let mut builder = RequestLog::builder();
     for template in log.templates().iter().filter(|template| &*template.method == "GET") {
         builder.push(Template::get(&template.uri), false, 0);
     }
     builder.end_session();
-    let log = builder.finish().map_err(|why| format!("{why}"))?;
+    let log = builder.finish().map_err(|why| Error::Usage(why.to_string()))?;
     write_log(&log, path, "everything once")
 }
 
@@ -749,7 +763,7 @@ mod tests {
             let about = workload.described.about.clone();
             let changes = about.split_once("; ").map(|(_, changes)| changes.to_owned());
             let requests = workload.popularity().iter().map(|(_, count)| count).sum::<u64>();
-            Ok::<_, String>((requests, workload.requests.sessions(), changes))
+            Ok::<_, Error>((requests, workload.requests.sessions(), changes))
         };
         assert_eq!(prepare(true, "/a\n/a?x=1\n\n/a\n"), Ok((3, 2, None)));
         let gone = "1 of 4 requests are used: 3 for no file, such as /gone";
@@ -767,9 +781,51 @@ mod tests {
         assert_eq!((asked(&first), &*first.ready_path), (1, "/a"));
         assert_eq!((asked(&second), &*second.ready_path), (1, "/b"));
         assert_ne!(first.log, second.log);
-        let why = prepare(true, "/gone\n").expect_err("nothing is left");
+        let why = prepare(true, "/gone\n").expect_err("nothing is left").to_string();
         assert!(why.contains("no file that its log requests is in "), "{why}");
         fs::remove_dir_all(folder).expect("it is ours");
+    }
+
+    #[test]
+    fn a_workload_that_cannot_be_made_says_whose_fault_it_is() {
+        let folder = testkit::Temporary::new();
+        let [scratch, log, program] =
+            ["scratch", "log", "program"].map(|name| folder.path().join(name));
+        fs::write(&log, "/a\n").expect("writable");
+        let tools = Tools { program: program.clone(), scratch: scratch.clone() };
+        let given = WorkloadSpec::replay(Some(folder.path().to_owned()), log.clone());
+        let made = WorkloadSpec { name: "w".into(), ..WorkloadSpec::preset("1KB").expect("one") };
+        let check = |spec: &WorkloadSpec, expected: Error| {
+            assert_eq!(tools.prepare(spec).map(drop), Err(expected));
+        };
+        let usage = |why: &str| Error::Usage(format!("workload {why}"));
+        let failed = |why: &str| Error::Failed(format!("workload {why}"));
+        let both = WorkloadSpec { root: Some("/".into()), ..made.clone() };
+        check(&both, usage("w: say `files` or `root`, not both"));
+        let place = folder.path().display();
+        let none = format!(
+            "log: no file that its log requests is in {place}: is it the directory that was \
+             served then?"
+        );
+        check(&given, usage(&none));
+        fs::write(&log, "# nothing\n").expect("writable");
+        check(&given, usage(&format!("log: {place}/log: it has no requests")));
+        fs::remove_file(&log).expect("it is there");
+        let gone = "No such file or directory (os error 2)";
+        check(&given, failed(&format!("log: {place}/log: {gone}")));
+        let rootless = WorkloadSpec { root: Some("/gone".into()), ..given };
+        check(&rootless, failed(&format!("log: /gone: {gone}")));
+        for (status, expected) in [
+            (2, usage("w: `files`: no")),
+            (1, failed(&format!("w: `files`: {place}/program failed: no"))),
+        ] {
+            testkit::install_script(&format!("#!/bin/sh\necho no >&2; exit {status}"), &program);
+            check(&made, expected);
+        }
+        fs::remove_dir_all(&scratch).expect("it was made");
+        fs::write(&scratch, "").expect("writable");
+        let full = format!("w: {place}/scratch/files/{}: Not a", digest("--single 1000"));
+        check(&made, failed(&format!("{full} directory (os error 20)")));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! request the files of a log in the log's order; sessions and pauses it does not have.
 
 use crate::client::Client;
+use crate::error::Error;
 use crate::http::Connection;
 use crate::process::{self, CommandError};
 use std::fs;
@@ -98,18 +99,19 @@ pub(crate) fn finish(wrk: Client) -> Result<Outcome, String> {
 /// # Errors
 /// What of the log is beyond wrk, in a line; that wrk is not installed; or why the script cannot be
 /// written.
-pub(crate) fn script(log: &RequestLog, script: &Path) -> Result<Option<PathBuf>, String> {
+pub(crate) fn script(log: &RequestLog, script: &Path) -> Result<Option<PathBuf>, Error> {
     if let Err(CommandError::NotStarted(..)) = process::run(&["wrk", "-v"].map(str::to_owned), None)
     {
-        return Err(format!("wrk is not installed: {INSTALL}"));
+        return Err(Error::Failed(format!("wrk is not installed: {INSTALL}")));
     }
     if log.longest_session() > 1 {
-        return Err("wrk knows no sessions and no pauses: requests must come one by one \
-                    (`--lengths 1`)"
-            .into());
+        let why = "wrk knows no sessions and no pauses: requests must come one by one \
+                   (`--lengths 1`)";
+        return Err(Error::Usage(why.into()));
     }
     if log.templates().iter().any(|template| &*template.method != "GET") {
-        return Err("wrk sends nothing but GET here, and its log has other methods".into());
+        let why = "wrk sends nothing but GET here, and its log has other methods";
+        return Err(Error::Usage(why.into()));
     }
     if log.templates().len() == 1 {
         return Ok(None);
@@ -131,7 +133,7 @@ pub(crate) fn script(log: &RequestLog, script: &Path) -> Result<Option<PathBuf>,
         list.display().to_string()
     );
     let write = |path: &Path, text: &[u8]| {
-        fs::write(path, text).map_err(|why| format!("{}: {why}", path.display()))
+        fs::write(path, text).map_err(|why| Error::Failed(format!("{}: {why}", path.display())))
     };
     write(&list, &paths.collect::<Vec<_>>().join(&b'\n'))?;
     write(script, text.as_bytes())?;
@@ -200,7 +202,7 @@ Transfer/sec:    127.38MB
         let check = |log: &[u8], expected: Result<bool, &str>| {
             let log = wsesslog::read(log, 0).expect("it is a log");
             let made = script(&log, &place).map(|path| path.is_some());
-            assert_eq!(made, expected.map_err(str::to_owned));
+            assert_eq!(made, expected.map_err(|why| Error::Usage(why.into())));
         };
         if !testkit::has(&testkit::tools::WRK) {
             return;

@@ -263,7 +263,7 @@ fn what_is_wrong_is_said_in_a_line() {
         (&["compare", running, "ropewalk"], 1, "http://127.0.0.1:9 does not answer: "),
         (&["compare", "http://nowhere.invalid", "ropewalk"], 1, "http://nowhere.invalid: failed "),
         (&["tune", "http://nowhere.invalid"], 1, "http://nowhere.invalid: failed to lookup "),
-        (&empty, 1, "workload access.log: no file that its log requests is in "),
+        (&empty, 2, "workload access.log: no file that its log requests is in "),
         (
             &["compare", "ropewalk", "ropewalk", "--workload", "x"],
             2,
@@ -418,6 +418,29 @@ fn what_is_wrong_with_a_folder_of_records_has_one_status_in_all_commands() {
     fs::write(records.join("study.json"), "{\"format\": \"x\"}").unwrap();
     let foreign = ": not a study: its format is `x`\n";
     [&report[..], &resumed].into_iter().for_each(|command| check(command, 2, foreign));
+}
+
+/// A definition that is wrong ends with status 2, a system that does not give what it needs with 1.
+#[test]
+fn a_workload_that_cannot_be_made_has_the_status_of_whose_fault_it_is() {
+    let lab = Lab::new();
+    let files = "files = \"--single 1000\"";
+    let experiment = lab.study(", \"no-such-thing\"", "");
+    let right = fs::read_to_string(&experiment).unwrap();
+    let check = |to: &str, expected: i32, why: &str| {
+        fs::write(&experiment, right.replace(files, to)).unwrap();
+        let (status, out, err) = lab.run(&["study", text(&experiment)]);
+        assert!(status == expected && err.contains(why), "{to}: {status} {out}{err}");
+    };
+    check("files = \"--single many\"", 2, "workload one file: ");
+    check("root = \"/gone\"", 1, "workload one file: /gone: No such file");
+    let tune = ["tune", "ropewalk:event-loop", "--workload=1KB", "--budget=9m", LIFTED];
+    fs::remove_dir_all(lab.path("scratch")).unwrap();
+    fs::create_dir(lab.path("scratch")).unwrap();
+    fs::write(lab.path("scratch/files"), "").unwrap();
+    check(files, 1, "workload one file: ");
+    let (status, _, err) = lab.run(&tune);
+    assert!(status == 1 && err.contains("workload 1KB: ") && err.contains("Not a dir"), "{err}");
 }
 
 /// They decide whether its claims can be judged, and the study says with how many they are.

@@ -233,7 +233,7 @@ client = "wrk"
     let sessions = fs::read_to_string(&path).unwrap().replace("--lengths 1", "--lengths 3");
     fs::write(&path, sessions).unwrap();
     let (status, out, err) = lab.run(&arguments);
-    assert_eq!(status, 1, "{out}{err}");
+    assert_eq!(status, 2, "{out}{err}");
     assert!(err.contains("workload one file: `client`: wrk knows no sessions"), "{err}");
 }
 

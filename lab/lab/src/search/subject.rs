@@ -115,7 +115,7 @@ impl Wanted {
     ) -> Result<(Plan, Subject<'a>), Error> {
         let (installed, base) = lab.find(server)?;
         let plan = self.plan((&installed, &base), lab.server_cpus.len()).map_err(Error::Usage)?;
-        let workload = lab.load_setup.tools.prepare(workload).map_err(Error::Failed)?;
+        let workload = lab.load_setup.tools.prepare(workload)?;
         let subject = Subject {
             typed: typed.to_owned(),
             load_setup: &lab.load_setup,

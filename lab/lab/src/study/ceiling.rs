@@ -8,6 +8,7 @@
 use super::definition::Definition;
 use super::run::STAGING_S;
 use super::stage::{Cell, Made, Participant, Stage};
+use crate::error::Error;
 use crate::record::{Ceiling, Figures, Offered};
 use crate::search::Stop;
 use crate::testbed::{Accessed, Testbed};
@@ -67,7 +68,8 @@ pub(super) fn ceiling(
 ) -> Result<Ceiling, NoCeiling> {
     let specs = [1].into_iter().chain(BULK_BYTES).map(one_file);
     let workloads = specs.map(|spec| stage.load_setup.tools.prepare(&spec));
-    let workloads = workloads.collect::<Result<Vec<_>, String>>().map_err(NoCeiling::Unknown)?;
+    let workloads = workloads.collect::<Result<Vec<_>, Error>>();
+    let workloads = workloads.map_err(|why| NoCeiling::Unknown(why.to_string()))?;
     let accessed = workloads.iter().map(|workload| Accessed::of_folder(&workload.root));
     let accessed = accessed.collect::<Result<Vec<_>, String>>().map_err(NoCeiling::Unknown)?;
     let window_s = window_s(stage.definition);

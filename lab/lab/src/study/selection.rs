@@ -67,7 +67,7 @@ impl Selection {
         }
         let (mut workloads, mut accessed) = (Vec::new(), Vec::new());
         for spec in &definition.workloads {
-            let workload = lab.load_setup.tools.prepare(spec).map_err(Error::Failed)?;
+            let workload = lab.load_setup.tools.prepare(spec)?;
             check_load(&workload, definition, &lab.load_setup)?;
             accessed.push(accessed_by(&workload, definition)?);
             workloads.push(workload);

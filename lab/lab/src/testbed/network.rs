@@ -442,7 +442,7 @@ mod tests {
         assert_eq!(network(3, Link::default()).check(), Ok(()));
         let absent = CommandError::NotStarted("ip".into(), io::ErrorKind::NotFound.into());
         assert!(explain_failure(&absent, false).contains("iproute2"));
-        let failed = CommandError::Failed("ip".into(), "Operation not permitted".into());
+        let failed = CommandError::Failed("ip".into(), Some(2), "Operation not permitted".into());
         assert!(explain_failure(&failed, false).contains("namespaces cannot be made here"));
         assert_eq!(explain_failure(&failed, true), "network: ip failed: Operation not permitted");
     }
