@@ -56,7 +56,7 @@ fn parser() -> clap::Command {
 fn execute(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve { arguments, verbose } => serve(&arguments, verbose),
-        Command::Worker { arguments } => server::run_worker(&arguments).map_err(Failure::Usage),
+        Command::Worker { arguments } => Ok(server::run_worker(&arguments)?),
         Command::Check(arguments) => check(&arguments),
         Command::Ctl(request) => ctl::execute(&request),
         Command::Engines { json: false } => print(&engines_table::table()),

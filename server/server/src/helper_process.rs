@@ -14,6 +14,7 @@ use site::Site;
 use crate::config::Config;
 use crate::report::{self, report};
 use crate::stop_deadline::StopDeadline;
+use crate::worker_error::{WorkerError, take};
 
 /// The first argument of a helper process; worker processes have their place number there.
 pub(crate) const NAME: &str = "helper";
@@ -36,17 +37,15 @@ pub(crate) fn starter(config: &Config) -> StartHelper {
 }
 
 /// Runs a helper until the server has ended. The arguments are the numbers of the inherited
-/// descriptors; an error concerns the arguments.
-pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let [socket, configuration] = arguments else { return Err("too few descriptors".into()) };
-    let take = |number: &String| {
-        let number = number.parse().map_err(|_| format!("{number:?} is no descriptor"))?;
-        os::inheritance::take(number).map_err(|why| why.to_string())
+/// descriptors.
+pub(crate) fn run(arguments: &[String]) -> Result<(), WorkerError> {
+    let [socket, configuration] = arguments else {
+        return Err(WorkerError::Arguments("too few descriptors".into()));
     };
     let (socket, configuration) = (take(socket)?, take(configuration)?);
-    let _blocked = SignalDescriptor::new(&Signal::ALL).map_err(|why| why.to_string())?;
+    let _blocked = SignalDescriptor::new(&Signal::ALL)?;
     // Without it, a helper would wait for a reader of standard error and stop helping.
-    let reporter = report::begin().map_err(|why| why.to_string())?;
+    let reporter = report::begin()?;
     let helped = engines::run_helper_process(socket, || {
         let configuration = os::shared_memory::read_text(configuration.as_fd())
             .map_err(|why| format!("cannot read the configuration: {why}"))?;

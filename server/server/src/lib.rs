@@ -42,6 +42,7 @@ mod start_pages;
 mod stop_deadline;
 mod topology;
 mod upgrade;
+mod worker_error;
 
 pub use line_writer::OutputError;
 pub use processes::run_worker;
@@ -49,6 +50,7 @@ pub use report::{Reported, report};
 pub use run::{Load, run};
 pub use server::{Server, Summary};
 pub use start_error::StartError;
+pub use worker_error::WorkerError;
 
 use config::{Config, ConfigError};
 

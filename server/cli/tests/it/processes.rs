@@ -403,6 +403,23 @@ fn a_worker_process_is_nothing_to_start_by_hand() {
     assert!(!crate::run(&["help"]).1.contains("worker"), "nor is it in the help");
 }
 
+/// Their arguments are right, and one descriptor is free, where they need two.
+#[test]
+fn a_process_that_the_system_refuses_a_descriptor_has_failed() {
+    let refused = |script: &str| {
+        let script = format!("exec 4</dev/null 5<&4 {script}");
+        let (status, _, errors) =
+            testkit::finished(Command::new("sh").args(["-c", &script, ROPEWALK]));
+        (status, errors)
+    };
+    let helper = refused("; ulimit -n 6; exec \"$0\" worker helper 4 5");
+    let why = "a process of the server cannot begin: Too many open files (os error 24)";
+    assert_eq!(helper, (1, format!("ropewalk: {why}\n")));
+    // Its reports go to the supervisor.
+    let worker = refused("6<&4 7<&4 8<&4; ulimit -n 9; exec \"$0\" worker 0 0/1/1024 4 5 6 7 8");
+    assert_eq!(worker, (1, String::new()));
+}
+
 #[test]
 fn lines_of_several_processes_on_standard_output_are_whole() {
     let directory = Temporary::new();

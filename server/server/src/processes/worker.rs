@@ -24,29 +24,29 @@ use crate::report::{self, report};
 use crate::run::ALLOCATOR_ARENAS;
 use crate::spawner;
 use crate::stop_deadline::WORKERS_END_US;
+use crate::worker_error::{WorkerError, take};
 
 /// Runs a worker process until the supervisor ends it or has ended, or a helper process or the
 /// spawner until the server has ended. The arguments come from the server, and are not typed by a
 /// person.
 ///
 /// # Errors
-/// One line, if there is no supervisor to send it to: the process was not started by one.
-pub fn run_worker(arguments: &[String]) -> Result<(), String> {
-    let by_hand = |why| format!("only a server that runs starts worker processes: {why}");
+/// If there is no supervisor to tell it to: the process was not started by one, or it cannot begin.
+pub fn run_worker(arguments: &[String]) -> Result<(), WorkerError> {
     os::memory::limit_allocator_arenas(ALLOCATOR_ARENAS);
     // If this fails, the kernel chooses a process to kill as it would have without it.
     let _ = os::oom::end_before_parent();
     match split_first(arguments) {
-        Some((helper_process::NAME, more)) => return helper_process::run(more).map_err(by_hand),
-        Some((spawner::NAME, more)) => return spawner::run(more).map_err(by_hand),
+        Some((helper_process::NAME, more)) => return helper_process::run(more),
+        Some((spawner::NAME, more)) => return spawner::run(more),
         _ => {}
     }
-    let task = Task::parse(arguments).map_err(by_hand)?;
+    let task = Task::parse(arguments)?;
     report::hand_to_supervisor(Arc::clone(&task.uplink));
     let own = WorkerProgram::started_with(arguments);
-    let mut control = task.control.try_clone().map_err(|why| why.to_string())?;
+    let mut control = task.control.try_clone()?;
     // Ctrl-C and a service manager may signal all processes; the supervisor tells what to do.
-    let _blocked = SignalDescriptor::new(&Signal::ALL).map_err(|why| why.to_string())?;
+    let _blocked = SignalDescriptor::new(&Signal::ALL)?;
     if let Err(why) = serve(task, own) {
         // If the supervisor has gone, the reason is not needed.
         let _ = control.write_all(&[&[FAILED], why.as_bytes()].concat());
@@ -72,27 +72,25 @@ struct Task {
 }
 
 impl Task {
-    fn parse(arguments: &[String]) -> Result<Self, String> {
+    fn parse(arguments: &[String]) -> Result<Self, WorkerError> {
+        let wrong = WorkerError::Arguments;
+        let too_few = || wrong("too few descriptors".into());
         let [place, machine, descriptors @ ..] = arguments else {
-            return Err("too few arguments".into());
-        };
-        let take = |number: &str| {
-            let number = number.parse().map_err(|_| format!("{number:?} is no descriptor"))?;
-            os::inheritance::take(number).map_err(|why| why.to_string())
+            return Err(wrong("too few arguments".into()));
         };
         let all = |numbers: &String| numbers.split(',').map(take).collect();
         let mut taken: Vec<Vec<OwnedFd>> =
-            descriptors.iter().map(all).collect::<Result<_, String>>()?;
+            descriptors.iter().map(all).collect::<Result<_, WorkerError>>()?;
         const ALONE: usize = 5;
         if taken.len() < ALONE {
-            return Err("too few descriptors".into());
+            return Err(too_few());
         }
         let more = taken.split_off(ALONE);
         let mut taken = taken.into_iter().flatten();
-        let mut next = || taken.next().ok_or("too few descriptors");
+        let mut next = || taken.next().ok_or_else(too_few);
         Ok(Self {
-            place: place.parse().map_err(|_| format!("{place:?} is no place"))?,
-            machine: machine.parse()?,
+            place: place.parse().map_err(|_| wrong(format!("{place:?} is no place")))?,
+            machine: machine.parse().map_err(wrong)?,
             control: next()?.into(),
             configuration: next()?,
             ledger: next()?,

@@ -26,6 +26,7 @@ use crate::config::Config;
 use crate::error_log;
 use crate::report::{self, report};
 use crate::stop_deadline::{StopDeadline, WORKERS_END_US};
+use crate::worker_error::{WorkerError, take};
 
 /// Programs at a time, with those that have closed their output and go on: each takes two
 /// descriptors here.
@@ -43,20 +44,16 @@ const SOCKET: u64 = 0;
 const SIGNALS: u64 = 1;
 
 /// Runs a spawner until the server has ended. The arguments are the numbers of the inherited
-/// descriptors; an error concerns the arguments.
-pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+/// descriptors.
+pub(crate) fn run(arguments: &[String]) -> Result<(), WorkerError> {
     let [socket, configuration, groups] = arguments else {
-        return Err("too few descriptors".into());
-    };
-    let take = |number: &String| {
-        let number = number.parse().map_err(|_| format!("{number:?} is no descriptor"))?;
-        os::inheritance::take(number).map_err(|why| why.to_string())
+        return Err(WorkerError::Arguments("too few descriptors".into()));
     };
     let (socket, configuration, groups) = (take(socket)?, take(configuration)?, take(groups)?);
     close_others();
-    let signals = SignalDescriptor::new(&Signal::ALL).map_err(|why| why.to_string())?;
+    let signals = SignalDescriptor::new(&Signal::ALL)?;
     // Programs must not wait for a reader of standard error.
-    let reporter = report::begin().map_err(|why| why.to_string())?;
+    let reporter = report::begin()?;
     let _ = os::limits::lower_descriptor_limit(DESCRIPTORS_MAX);
     let worked =
         SpawnerProcess::new(socket, &configuration, &groups, signals).and_then(SpawnerProcess::run);

@@ -7,8 +7,8 @@ fn main() -> ExitCode {
     match server::run_worker(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            server::report(&why);
-            ExitCode::from(2)
+            server::report(&why.to_string());
+            ExitCode::FAILURE
         }
     }
 }
