@@ -111,6 +111,7 @@ mod tests {
         check(&[libc::ENOPROTOOPT], Cause::NoSuchOption);
         check(&[libc::EINPROGRESS], Cause::Connecting);
         check(&[libc::EACCES], Cause::NoAccess);
+        check(&[libc::ETOOMANYREFS], Cause::TooManyPassed);
         check(&[libc::ENOENT, libc::EIO, libc::EPERM, libc::ETIMEDOUT], Cause::Other);
         assert_eq!(Cause::from_error(&io::Error::other("EMFILE")), Cause::Other);
         assert!(Cause::NoDescriptor.is_exhaustion() && Cause::NoMemory.is_exhaustion());

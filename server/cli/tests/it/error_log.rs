@@ -59,6 +59,26 @@ fn each_kind_of_refusal_is_a_line_with_path_and_reason() {
     });
 }
 
+/// Where links are not followed, a plain one within the root is a line, too.
+#[test]
+fn a_link_that_is_not_followed_is_a_line() {
+    let directory = Temporary::new();
+    let site = directory.path().join("site");
+    directory.file("site/there.txt", "there");
+    let link = site.join("link.txt");
+    symlink("there.txt", &link).unwrap();
+    let why = "a symbolic link that is not followed (symlinks), or a circle of them";
+    let line = format!("ropewalk: refused {link:?}: {why}");
+    for_each_engine(|arguments| {
+        let never = ["--set", "host.symlinks=\"never\""];
+        let server = served(&site, &[&never[..], arguments, &TIME_TO_END].concat());
+        assert_eq!(server.status("/there.txt"), 200, "{arguments:?}");
+        assert_eq!(server.status("/link.txt"), 404, "{arguments:?}");
+        let lines = server.stop();
+        assert_eq!(lines.iter().filter(|it| **it == line).count(), 1, "{arguments:?}: {lines:?}");
+    });
+}
+
 /// A compressed file that is older than the file that it stands for is not sent, and each process
 /// says so once.
 #[test]
