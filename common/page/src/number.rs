@@ -3,6 +3,7 @@
 
 use http1::DateTime;
 use statistics::Estimate;
+use std::fmt;
 
 /// A number with three significant digits from one on upwards, and no fewer than all digits before
 /// the point: more would be noise.
@@ -31,24 +32,59 @@ pub fn counted(count: usize, noun: &str) -> String {
 /// A part of one as a percentage. A part below one is never shown as 100 %, and one above zero
 /// never as 0 %.
 pub fn percent(part: f64) -> String {
-    let percent = part * 100.0;
-    match percent {
-        _ if percent > 0.0 && percent < 0.005 => "<0.01 %".into(),
-        _ if (99.995..100.0).contains(&percent) => ">99.99 %".into(),
-        _ => format!("{} %", trimmed(format!("{percent:.2}"))),
-    }
+    Quantity::percent(part).to_string()
 }
 
 /// A number of bytes in binary units, as memory is measured.
 pub fn memory(bytes: f64) -> String {
-    let mut value = bytes;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
-        if value < 1024.0 {
-            return format!("{} {unit}", figure(value));
-        }
-        value /= 1024.0;
+    Quantity::memory(bytes).to_string()
+}
+
+/// A number as it is shown, with its unit; empty if it has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quantity {
+    /// The number.
+    pub number: String,
+    /// The unit.
+    pub unit: &'static str,
+}
+
+impl Quantity {
+    /// As [`figure`] shows it.
+    pub fn figure(value: f64) -> Self {
+        Self { number: figure(value), unit: "" }
     }
-    format!("{} TiB", figure(value))
+
+    /// As [`percent`] shows it.
+    pub fn percent(part: f64) -> Self {
+        let percent = part * 100.0;
+        let number = match percent {
+            _ if percent > 0.0 && percent < 0.005 => "<0.01".into(),
+            _ if (99.995..100.0).contains(&percent) => ">99.99".into(),
+            _ => trimmed(format!("{percent:.2}")),
+        };
+        Self { number, unit: "%" }
+    }
+
+    /// As [`memory`] shows it.
+    pub fn memory(bytes: f64) -> Self {
+        let mut value = bytes;
+        for unit in ["B", "KiB", "MiB", "GiB"] {
+            if value < 1024.0 {
+                return Self { number: figure(value), unit };
+            }
+            value /= 1024.0;
+        }
+        Self { number: figure(value), unit: "TiB" }
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, unit } = self;
+        let gap = if unit.is_empty() { "" } else { " " };
+        write!(out, "{number}{gap}{unit}")
+    }
 }
 
 /// A median with its interval.

@@ -10,6 +10,7 @@ use command::{DASH, Emphasis, Failure, ProgressLine, notify, print, takes_stdout
 use load::find_limit::{Conditions, Limit, TRIALS_MIN, TRIALS_USUAL, Trial, Trials};
 use load::interrupt::Interrupt;
 use load::measures::Interval;
+use load::milestone::Milestone;
 use load::options::{Arrivals, Options, OptionsError, parse_start};
 use load::outcome::Outcome;
 use load::report;
@@ -182,9 +183,11 @@ impl Watch for Observer {
     }
 
     fn on_ready(&mut self) -> Result<u64, RunError> {
-        if print("ready\n").is_err() {
-            let why = "--start-at -: `ready` cannot be written to standard output";
-            return Err(RunError::NoStart(why.into()));
+        if print(&format!("{}\n", Milestone::Ready)).is_err() {
+            return Err(RunError::NoStart(format!(
+                "--start-at -: `{}` cannot be written to standard output",
+                Milestone::Ready
+            )));
         }
         let line = line_of_input(&mut self.interrupt)?;
         parse_start(String::from_utf8_lossy(&line).trim()).map_err(RunError::NoStart)
@@ -192,7 +195,7 @@ impl Watch for Observer {
 
     fn on_measured(&mut self) {
         // If the caller is gone, or Ctrl-C comes, the run ends at once.
-        if print("measured\n").is_ok() {
+        if print(&format!("{}\n", Milestone::Measured)).is_ok() {
             let _ = line_of_input(&mut self.interrupt);
         }
     }

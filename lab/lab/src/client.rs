@@ -6,6 +6,7 @@
 //! a time.
 
 use crate::process;
+use load::milestone::Milestone;
 use os::socket::{Readiness, wait_ready};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -16,12 +17,6 @@ use std::time::Duration;
 
 /// How often it is looked whether a generator has ended: rarely enough not to disturb it.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// What a generator that waits for a line prints when it is ready.
-const READY: &str = "ready";
-
-/// What a generator prints when it has measured, before it closes its connections.
-const MEASURED: &str = "measured";
 
 /// The longest line that is read; those of the programs that are asked have some hundred bytes.
 const LINE_BYTES_MAX: usize = 1 << 16;
@@ -112,7 +107,7 @@ impl Client {
     /// When the generator ends before that, with the last lines of its output, or prints nothing
     /// `within` this time: the caller then drops it, which kills it.
     pub fn await_ready(&mut self, within: Duration) -> Result<(), ClientError> {
-        self.await_line(READY, "ready", within)
+        self.await_line(Milestone::Ready, "ready", within)
     }
 
     /// Waits until the generator prints that it has measured. It then keeps the connections that it
@@ -121,11 +116,16 @@ impl Client {
     /// # Errors
     /// The errors of [`Client::await_ready`].
     pub fn await_measured(&mut self, within: Duration) -> Result<(), ClientError> {
-        self.await_line(MEASURED, "done", within)
+        self.await_line(Milestone::Measured, "done", within)
     }
 
-    fn await_line(&mut self, line: &str, what: &str, within: Duration) -> Result<(), ClientError> {
-        match self.read_line(what, within)? == line {
+    fn await_line(
+        &mut self,
+        milestone: Milestone,
+        what: &str,
+        within: Duration,
+    ) -> Result<(), ClientError> {
+        match self.read_line(what, within)? == milestone.to_string() {
             true => Ok(()),
             false => Err(ClientError::Astray(format!("{} printed something else", self.program))),
         }

@@ -16,6 +16,7 @@ mod idle;
 pub mod interrupt;
 pub mod measures;
 pub mod merge;
+pub mod milestone;
 mod neighbours;
 pub mod options;
 pub mod outcome;

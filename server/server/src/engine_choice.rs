@@ -1,6 +1,6 @@
 //! Which engine serves, with its knobs set. What `auto` chooses is in `auto.rs`.
 
-use command::near::hint_and_names;
+use command::near::{hint, nearest};
 use engines::{ENGINES, EngineSpec, FormerKnob, KnobValues, Now};
 
 use crate::config::{AUTO, Config, ConfigError, KnobSetting, did_you_mean};
@@ -25,12 +25,12 @@ pub(crate) fn choose(config: &Config) -> Result<EngineChoice, ConfigError> {
     let name = settings.name.as_str();
     let spec = engines::find(name).ok_or_else(|| {
         let names = ENGINES.iter().map(|spec| spec.name).chain([AUTO]);
-        let (hint, names) = hint_and_names(name, names);
-        let remedy = match hint.is_empty() {
-            true => format!("it must be one of {names}"),
-            false => "see `ropewalk engines`".into(),
+        let near = nearest(name, names.clone());
+        let remedy = match near {
+            None => format!("it must be one of {}", names.collect::<Vec<_>>().join(", ")),
+            Some(_) => "see `ropewalk engines`".into(),
         };
-        config.unfit("engine.name", format!("unknown engine {name:?}{hint}: {remedy}"))
+        config.unfit("engine.name", format!("unknown engine {name:?}{}: {remedy}", hint(near)))
     })?;
     let (mut knobs, mut notices) = (spec.default_knobs(), Vec::new());
     for (knob, setting) in &settings.knobs {

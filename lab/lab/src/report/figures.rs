@@ -3,7 +3,7 @@
 
 use super::chart::{Axis, Chart, Curve, Dot, Drawing, Figure, Form, Table};
 use super::measure::Measure;
-use super::number;
+use super::number::{self, Quantity};
 use super::summary::{Measured, Panel, Series, Summary, spreads};
 use statistics::Estimate;
 
@@ -333,21 +333,33 @@ fn with_interval(estimate: &Estimate, measure: Measure) -> String {
     let [value, low, high] =
         [estimate.median, interval.low, interval.high].map(|value| measure.show(value));
     if low == value && high == value {
-        return value;
+        return value.to_string();
     }
-    let parts = [&value, &low, &high].map(|text| text.split_once(' '));
-    if let [Some((value, unit)), Some((low, second)), Some((high, third))] = parts
-        && unit == second
-        && unit == third
-    {
-        return format!("{value} [{low}, {high}] {unit}");
+    if low.unit != value.unit || high.unit != value.unit {
+        return format!("{value} [{low}, {high}]");
     }
-    format!("{value} [{low}, {high}]")
+    let number = format!("{} [{}, {}]", value.number, low.number, high.number);
+    Quantity { number, ..value }.to_string()
 }
 
 #[cfg(test)]
 mod tests {
+    use statistics::Interval;
+
     use super::*;
+
+    #[test]
+    fn the_unit_of_an_interval_stands_once_where_it_is_one() {
+        let check = |measure: Measure, [median, low, high]: [f64; 3], expected: &str| {
+            let interval = Interval { low, high };
+            assert_eq!(with_interval(&Estimate { median, interval }, measure), expected);
+        };
+        check(Measure::Memory, [2048.0, 1024.0, 4096.0], "2 [1, 4] KiB");
+        check(Measure::Memory, [2048.0, 512.0, 4096.0], "2 KiB [512 B, 4 KiB]");
+        check(Measure::ErrorShare, [0.5, 0.00001, 1.0], "50 [<0.01, 100] %");
+        check(Measure::Throughput, [2000.0, 1000.0, 3000.0], "2,000 [1,000, 3,000]");
+        check(Measure::Memory, [2048.0, 2048.0, 2048.0], "2 KiB");
+    }
 
     #[test]
     fn an_axis_of_nothing_has_a_length() {

@@ -4,7 +4,7 @@
 //! Not all observations of the lab are shown: those of each CPU, and those of the whole machine,
 //! stay in the records.
 
-use super::number::{figure, memory, percent};
+use super::number::Quantity;
 use crate::record::{Figures, Run};
 use load::error_kind::ErrorKind;
 
@@ -15,7 +15,7 @@ struct Row {
     /// The head of columns that people read, with the unit.
     head: &'static str,
     /// Formats a value for people.
-    show: fn(f64) -> String,
+    show: fn(f64) -> Quantity,
     /// Reads the value of a run.
     value: fn(&ObservedRun<'_>) -> Option<f64>,
 }
@@ -49,27 +49,28 @@ measures! {
     /// The measures of clients and server, in the order of a table.
     ALL {
         /// Good replies per second.
-        Throughput: "throughput_per_s", "Throughput/s", figure,
+        Throughput: "throughput_per_s", "Throughput/s", Quantity::figure,
             |observed| Some(observed.clients.throughput_per_s);
         /// Good replies within the latency target, per second.
-        Goodput: "goodput_per_s", "Goodput/s", figure,
+        Goodput: "goodput_per_s", "Goodput/s", Quantity::figure,
             |observed| Some(observed.clients.goodput_per_s);
         /// The part of the issued requests that failed.
-        ErrorShare: "error_share", "Failed", percent, |observed| Some(observed.clients.error_share);
+        ErrorShare: "error_share", "Failed", Quantity::percent,
+            |observed| Some(observed.clients.error_share);
         /// The part of the due requests whose client gave up waiting.
-        TimeoutShare: "timeout_share", "Timed out", percent,
+        TimeoutShare: "timeout_share", "Timed out", Quantity::percent,
             |observed| Some(timed_out(observed.clients));
         /// The part of the due requests that were served without a growing backlog.
-        KeptUpShare: "kept_up_share", "Kept up with", percent,
+        KeptUpShare: "kept_up_share", "Kept up with", Quantity::percent,
             |observed| Some(kept_up(observed.clients));
         /// The server's processor time, in microseconds per request served.
-        CpuPerRequest: "cpu_us_per_request", "CPU, us/request", figure,
+        CpuPerRequest: "cpu_us_per_request", "CPU, us/request", Quantity::figure,
             |observed| observed.run.cpu_us_per_request();
         /// The part of the testbed's processors that the server used.
-        Utilisation: "cpu_utilisation", "CPU used", percent,
+        Utilisation: "cpu_utilisation", "CPU used", Quantity::percent,
             |observed| observed.run.utilisation(observed.cpus);
         /// The server's memory, in bytes.
-        Memory: "memory_bytes", "Memory", memory,
+        Memory: "memory_bytes", "Memory", Quantity::memory,
             |observed| MEMORY.iter().find_map(|name| observed.value(name));
         /// The mean response time, in microseconds.
         MeanTime: "mean_us", "Mean, ms", thousandths, |observed| observed.time("mean");
@@ -80,82 +81,85 @@ measures! {
         /// The 99.9th percentile of the response time, in microseconds.
         P999: "p99.9_us", "p99.9, ms", thousandths, |observed| observed.time("p99.9");
         /// The difference in timeouts between kinds of file, in percentage points.
-        Spread: "spread_points", "Spread, points", figure,
+        Spread: "spread_points", "Spread, points", Quantity::figure,
             |observed| observed.clients.unfair_points();
     }
     /// The observations beside the clients, in the order of a table.
     OBSERVED {
         /// Processor time in user mode, in microseconds per request.
-        UserTime: "cpu_user_us_per_request", "User, us/request", figure,
+        UserTime: "cpu_user_us_per_request", "User, us/request", Quantity::figure,
             |observed| observed.each("cpu_user_us");
         /// Processor time in system mode, in microseconds per request.
-        SystemTime: "cpu_system_us_per_request", "System, us/request", figure,
+        SystemTime: "cpu_system_us_per_request", "System, us/request", Quantity::figure,
             |observed| observed.each("cpu_system_us");
         /// Soft interrupts on the servers' processors, in microseconds per request.
-        SoftirqTime: "softirq_us_per_request", "Soft interrupts, us/request", figure,
+        SoftirqTime: "softirq_us_per_request", "Soft interrupts, us/request", Quantity::figure,
             |observed| observed.each("softirq_us");
         /// The share of time in which the servers' processors were busy with any work.
-        Busy: "cpus_busy_share", "CPUs busy", percent, |observed| observed.value("cpus_busy_share");
+        Busy: "cpus_busy_share", "CPUs busy", Quantity::percent,
+            |observed| observed.value("cpus_busy_share");
         /// Bytes per second read from the disk for the servers.
         DiskBytes: "block_read_bytes_per_s", "Read from disk, MB/s", millions,
             |observed| observed.a_second("block_read_bytes");
         /// Reads per second from the disk for the servers.
-        DiskReads: "block_reads_per_s", "Disk reads/s", figure,
+        DiskReads: "block_reads_per_s", "Disk reads/s", Quantity::figure,
             |observed| observed.a_second("block_reads");
         /// The page cache charged to the servers, in bytes.
-        PageCache: "page_cache_bytes", "Page cache", memory,
+        PageCache: "page_cache_bytes", "Page cache", Quantity::memory,
             |observed| observed.value("page_cache_bytes");
         /// The part of the time in which some thread of the servers waited for the disk.
-        WaitedForDisk: "pressure_io_some_share", "Time waited for disk", percent,
+        WaitedForDisk: "pressure_io_some_share", "Time waited for disk", Quantity::percent,
             |observed| observed.share_of_time("pressure_io_some_us");
         /// The part of the time in which some thread of the servers waited for memory.
-        WaitedForMemory: "pressure_memory_some_share", "Time waited for memory", percent,
+        WaitedForMemory: "pressure_memory_some_share", "Time waited for memory", Quantity::percent,
             |observed| observed.share_of_time("pressure_memory_some_us");
         /// The mean number of threads that were ready and had no processor.
-        RunQueue: "run_queue_mean", "Run queue", figure,
+        RunQueue: "run_queue_mean", "Run queue", Quantity::figure,
             |observed| observed.value("run_queue_mean");
         /// Context switches of threads that waited, per request.
-        Waits: "switches_voluntary_per_request", "Waits/request", figure,
+        Waits: "switches_voluntary_per_request", "Waits/request", Quantity::figure,
             |observed| observed.each("switches_voluntary");
         /// Context switches of threads that could have continued, per request.
-        Preemptions: "switches_involuntary_per_request", "Preemptions/request", figure,
+        Preemptions: "switches_involuntary_per_request", "Preemptions/request", Quantity::figure,
             |observed| observed.each("switches_involuntary");
         /// System calls per request.
-        SystemCalls: "system_calls_per_request", "System calls/request", figure,
+        SystemCalls: "system_calls_per_request", "System calls/request", Quantity::figure,
             |observed| observed.each("system_calls");
         /// Cycles per instruction.
-        CyclesPerInstruction: "cycles_per_instruction", "Cycles/instruction", figure,
+        CyclesPerInstruction: "cycles_per_instruction", "Cycles/instruction", Quantity::figure,
             |observed| observed.value("cycles_per_instruction");
         /// The part of the cycles in which instructions were awaited.
         StalledForInstructions: "stalled_frontend_share",
-            "Cycles stalled for instructions", percent,
+            "Cycles stalled for instructions", Quantity::percent,
             |observed| observed.part("stalled_frontend_cycles", "cycles");
         /// The part of the cycles in which data or units were awaited.
-        StalledForData: "stalled_backend_share", "Cycles stalled for data or units", percent,
+        StalledForData: "stalled_backend_share",
+            "Cycles stalled for data or units", Quantity::percent,
             |observed| observed.part("stalled_backend_cycles", "cycles");
         /// The part of the references to the last-level cache that it answered.
-        CacheHits: "cache_hit_share", "Last-level cache hits", percent,
+        CacheHits: "cache_hit_share", "Last-level cache hits", Quantity::percent,
             |observed| Some(1.0 - observed.part("cache_misses", "cache_references")?);
         /// Misses of the last-level cache, per request.
-        CacheMisses: "cache_misses_per_request", "Last-level misses/request", figure,
+        CacheMisses: "cache_misses_per_request", "Last-level misses/request", Quantity::figure,
             |observed| observed.each("cache_misses");
         /// Cycles of the bus, per request.
-        BusCycles: "bus_cycles_per_request", "Bus cycles/request", figure,
+        BusCycles: "bus_cycles_per_request", "Bus cycles/request", Quantity::figure,
             |observed| observed.each("bus_cycles");
         /// Bytes per second between memory and processors, of the whole machine.
         MemoryTraffic: "memory_bytes_per_s", "Memory traffic, MB/s", millions,
             |observed| observed.memory_traffic();
         /// The part of the files that was in memory before the server was started.
-        FilesInMemory: "files_resident_share", "Files in memory before", percent,
+        FilesInMemory: "files_resident_share", "Files in memory before", Quantity::percent,
             |observed| observed.part("files_resident_bytes", "files_accessed_bytes");
         /// The part of the files that stayed in memory after the eviction.
-        FilesKept: "files_kept_share", "Files not evicted", percent,
+        FilesKept: "files_kept_share", "Files not evicted", Quantity::percent,
             |observed| observed.part("files_kept_bytes", "files_accessed_bytes");
         /// The 99th percentile of the generator's lag, in microseconds.
         Lag: "generator_lag_p99_us", "Generator's lag p99, ms", thousandths,
             |observed| Some(observed.clients.lag_p99_us);
         /// The generator's processor time, in microseconds per request served.
-        ClientCpuPerRequest: "client_cpu_us_per_request", "Clients' CPU, us/request", figure,
+        ClientCpuPerRequest: "client_cpu_us_per_request",
+            "Clients' CPU, us/request", Quantity::figure,
             |observed| Some(observed.clients.client_cpu_us_per_request);
     }
 }
@@ -177,7 +181,7 @@ impl Measure {
     }
 
     /// Formats a value for people.
-    pub(crate) fn show(self, value: f64) -> String {
+    pub(crate) fn show(self, value: f64) -> Quantity {
         (self.row().show)(value)
     }
 
@@ -199,12 +203,12 @@ impl Measure {
     }
 }
 
-fn thousandths(value: f64) -> String {
-    figure(value / 1e3)
+fn thousandths(value: f64) -> Quantity {
+    Quantity::figure(value / 1e3)
 }
 
-fn millions(value: f64) -> String {
-    figure(value / 1e6)
+fn millions(value: f64) -> Quantity {
+    Quantity::figure(value / 1e6)
 }
 
 /// A run, the figures of its clients, and the processors of its testbed.

@@ -74,9 +74,10 @@ fn merge(table: &mut toml::Table, changes: &toml::Table) {
 }
 
 fn unknown(size: &str, sizes: Option<&toml::Value>) -> String {
-    let names = sizes.and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys);
-    match hint_and_names(size, names.map(String::as_str)) {
-        (_, names) if names.is_empty() => format!("no size {size}; it has none"),
-        (near, names) => format!("no size {size}{near}; it has {names}"),
-    }
+    let Some(sizes) = sizes.and_then(toml::Value::as_table).filter(|sizes| !sizes.is_empty())
+    else {
+        return format!("no size {size}; it has none");
+    };
+    let (near, names) = hint_and_names(size, sizes.keys().map(String::as_str));
+    format!("no size {size}{near}; it has {names}")
 }
