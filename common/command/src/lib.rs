@@ -27,7 +27,7 @@ pub use emphasis::Emphasis;
 pub use outcome::{
     Failure, UNDECIDED, UNFINISHED, exit_code, notify, print, renamed, takes_stdout,
 };
-pub use parser_error::{exit_code_of_parser, faults_of_values};
+pub use parser_error::{exit_code_of_parser, faults_of_values, refusal};
 pub use progress_line::ProgressLine;
 
 /// Typed in place of a file's name, it stands for standard input or standard output.

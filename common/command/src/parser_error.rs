@@ -166,7 +166,7 @@ impl ErrorInContext<'_> {
 }
 
 /// Why a value is refused, in a line: in our own words where its parser is the library's.
-fn refusal(why: &(dyn std::error::Error + 'static)) -> String {
+pub fn refusal(why: &(dyn std::error::Error + 'static)) -> String {
     let number = why.downcast_ref::<ParseIntError>();
     match number.map(ParseIntError::kind) {
         Some(IntErrorKind::PosOverflow) => return "write a smaller number".into(),

@@ -1,13 +1,10 @@
-//! The arguments of `ropewalk fileset`, with their help.
+//! The arguments of `ropewalk fileset`, with their help; those that experiments have are in `lab`.
 
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use command::help::usual;
-use command::numbers::whole;
-use fileset::size;
-use workload::fileset::PRESETS;
+use lab::workload::{FileSetChoice, FileSetOptions};
 
 const USAGE: &str = "\
 ropewalk fileset [OPTIONS] <DIR> --preset <NAME>
@@ -51,42 +48,11 @@ pub(crate) struct FilesetArguments {
     #[arg(value_name = "DIR", required_unless_present = "list")]
     pub(crate) directory: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) choice: Choice,
-    /// How many threads write [default: one on each CPU]
-    #[arg(long, value_name = "N", value_parser = whole(1..=1024_u16))]
-    pub(crate) threads: Option<u16>,
-    /// Read every byte of existing files, not only samples
-    #[arg(long)]
-    pub(crate) verify: bool,
+    pub(crate) options: FileSetOptions,
+    /// List the presets: their files, bytes and sources
+    #[arg(long, group = FileSetChoice::GROUP)]
+    pub(crate) list: bool,
     /// Write nothing; report what is missing or wrong
     #[arg(long)]
     pub(crate) check: bool,
-}
-
-/// The choice of a file set.
-#[derive(Args)]
-#[group(required = true, multiple = false)]
-pub(crate) struct Choice {
-    /// A set of the literature: see --list
-    #[arg(long, value_name = "NAME", value_parser = preset_names(), hide_possible_values = true)]
-    pub(crate) preset: Option<String>,
-    /// This many directories
-    #[arg(long, value_name = "N")]
-    pub(crate) directories: Option<u64>,
-    /// As many directories as have no more bytes than this
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    pub(crate) bytes: Option<u64>,
-    /// As many as SPECweb99 has for this many connections
-    #[arg(long, value_name = "N")]
-    pub(crate) connections: Option<u64>,
-    /// One file of this size; may be repeated
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    pub(crate) single: Vec<u64>,
-    /// List the presets: their files, bytes and sources
-    #[arg(long)]
-    pub(crate) list: bool,
-}
-
-fn preset_names() -> PossibleValuesParser {
-    PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().into()
 }

@@ -6,24 +6,23 @@ use std::thread::available_parallelism;
 
 use command::{Failure, ProgressLine, print};
 use fileset::{Options, Progress, Stage, Summary, Survey, size};
+use lab::workload::FileSetOptions;
 use workload::fileset::{FileSet, PRESETS, Preset};
 
-use crate::fileset_arguments::{Choice, FilesetArguments};
+use crate::fileset_arguments::FilesetArguments;
 
 /// The most faults that are named one by one.
 const FAULTS_SHOWN: usize = 10;
 
 pub(crate) fn execute(arguments: &FilesetArguments) -> Result<(), Failure> {
-    if arguments.choice.list {
+    if arguments.list {
         return print(&presets());
     }
-    let set = set(&arguments.choice)?;
+    let FileSetOptions { choice, threads, verify } = &arguments.options;
+    let set = choice.set().map_err(|why| Failure::Usage(why.to_string()))?;
     let root = arguments.directory.clone().unwrap_or_else(|| PathBuf::from("."));
     let cpus = || available_parallelism().map_or(1, usize::from);
-    let options = Options {
-        threads: arguments.threads.map_or_else(cpus, usize::from),
-        every_byte: arguments.verify,
-    };
+    let options = Options { threads: threads.map_or_else(cpus, usize::from), every_byte: *verify };
     let fail = |why: fileset::Error| Failure::Operation(why.to_string());
     let mut line = ProgressLine::new();
     let mut show = |at: &Progress| line.print_on_terminal(&progress_text(at));
@@ -36,20 +35,6 @@ pub(crate) fn execute(arguments: &FilesetArguments) -> Result<(), Failure> {
         drop(line);
         print(&summary_line(&summary.map_err(fail)?))
     }
-}
-
-fn set(choice: &Choice) -> Result<FileSet, Failure> {
-    let set = match choice {
-        Choice { preset: Some(name), .. } => {
-            let known = || Failure::Usage(format!("{name} is no preset: see --list"));
-            Ok(Preset::find(name).ok_or_else(known)?.set())
-        }
-        Choice { directories: Some(count), .. } => FileSet::directories(*count),
-        Choice { bytes: Some(bytes), .. } => FileSet::at_most_bytes(*bytes),
-        Choice { connections: Some(count), .. } => FileSet::for_connections(*count),
-        Choice { single, .. } => FileSet::singles(single),
-    };
-    set.map_err(|why| Failure::Usage(why.to_string()))
 }
 
 fn presets() -> String {

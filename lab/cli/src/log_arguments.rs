@@ -1,9 +1,11 @@
-//! The arguments of `ropewalk log`, with their help. `log_command` parses the values.
+//! The arguments of `ropewalk log`, with their help; those that experiments have are in `lab`.
+//! `log_command` parses the values.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use command::help::usual;
+use lab::workload::{LogOptions, MixOptions};
 use workload::model::MODEL_PRESETS;
 use workload::session_length;
 
@@ -144,60 +146,11 @@ const USUAL_OF_GENERATE: &[&str] =
 #[derive(Args)]
 #[command(mut_args(usual(USUAL_OF_GENERATE)))]
 pub(crate) struct GenerateArguments {
-    /// The model to start from
-    #[arg(long, value_name = "NAME", default_value = "geneves")]
-    pub(crate) preset: String,
     #[command(flatten)]
-    pub(crate) mix: MixArguments,
-    /// Deal classes from shuffled decks of 1,000 with their exact shares, as SPECweb99 does
-    #[arg(long, conflicts_with = "single")]
-    pub(crate) deck: bool,
-    /// Request one file only, sizeBYTES
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["directories", "alpha", "classes"])]
-    pub(crate) single: Option<String>,
-    /// Requests of a session
-    #[arg(long, value_name = "LENGTHS")]
-    pub(crate) lengths: Option<String>,
-    /// Seconds between one page and the next (inactive off-time)
-    #[arg(long, value_name = "DISTRIBUTION")]
-    pub(crate) think: Option<String>,
-    /// Seconds between a page and its embedded objects (active off-time)
-    #[arg(long, value_name = "DISTRIBUTION")]
-    pub(crate) active_think: Option<String>,
-    /// Embedded objects of a page, requested in one burst; none: every page is one file
-    #[arg(long, value_name = "DISTRIBUTION")]
-    pub(crate) pages: Option<String>,
-    /// The path at which the file set is served
-    #[arg(long, value_name = "PATH", default_value = "/")]
-    pub(crate) prefix: String,
-    /// This many sessions
-    #[arg(long, value_name = "N", conflicts_with_all = ["requests", "within"])]
-    pub(crate) sessions: Option<String>,
-    /// This many requests
-    #[arg(long, value_name = "N", conflicts_with = "within")]
-    pub(crate) requests: Option<String>,
-    /// Until classes, files and popular directories are this close to their shares [default: 0.1]
-    #[arg(long, value_name = "PART")]
-    pub(crate) within: Option<String>,
-    /// Another seed gives another log of the same model
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(crate) seed: String,
+    pub(crate) options: LogOptions,
     /// Where to write it; - is standard output
     #[arg(long, short = 'o', value_name = "FILE")]
     pub(crate) output: PathBuf,
-}
-
-#[derive(Args)]
-pub(crate) struct MixArguments {
-    /// Directories of the SPECweb99 file set
-    #[arg(long, value_name = "N")]
-    pub(crate) directories: Option<String>,
-    /// Exponent of Zipf's law over the directories: 1 is SPECweb99's, 0 is uniform
-    #[arg(long, value_name = "X")]
-    pub(crate) alpha: Option<String>,
-    /// Shares of the four classes: 0.35,0.5,0.14,0.01 is SPECweb99's
-    #[arg(long, value_name = "A,B,C,D")]
-    pub(crate) classes: Option<String>,
 }
 
 #[derive(Args)]
@@ -222,7 +175,7 @@ pub(crate) struct DescribeArguments {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
-    pub(crate) mix: MixArguments,
+    pub(crate) mix: MixOptions,
     /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,

@@ -13,6 +13,7 @@ use command::near::{none_of, unreadable};
 use command::numbers::whole;
 use command::units::parse_duration;
 use command::{DASH, Failure, ProgressLine, print, whole_file};
+use lab::workload::{LogOptions, MixOptions};
 use workload::ParseError;
 use workload::describe::{describe, guess_target};
 use workload::distribution::Distribution;
@@ -25,9 +26,12 @@ use workload::request_log::access_log::{Format, ImportOptions, import};
 use workload::request_log::wsesslog::{self, WriteError};
 
 use crate::log_arguments::{
-    DescribeArguments, GenerateArguments, ImportArguments, LogCommand, MixArguments, PrimeArguments,
+    DescribeArguments, GenerateArguments, ImportArguments, LogCommand, PrimeArguments,
 };
 
+/// The model of a log, and the seed, if no option names them.
+const PRESET: &str = "geneves";
+const SEED: u64 = 1;
 /// How far a generated log may be from its distribution, if no option sets its length.
 const WITHIN: f64 = 0.1;
 /// The largest exponent: with a larger one all requests would go to the first directory.
@@ -59,9 +63,11 @@ pub(crate) fn execute(command: LogCommand) -> Result<(), Failure> {
 }
 
 fn generate_log(arguments: &GenerateArguments) -> Result<(), Failure> {
-    let model = model(arguments)?;
-    let (extent, extent_typed) = extent(arguments)?;
-    let seed: u64 = parse_whole("--seed", &arguments.seed, 0, u64::MAX)?;
+    let GenerateArguments { options, output } = arguments;
+    let model = model(options)?;
+    let (extent, extent_typed) = extent(options)?;
+    let seed = options.seed.as_deref().map(|typed| parse_whole("--seed", typed, 0, u64::MAX));
+    let seed = seed.unwrap_or(Ok(SEED))?;
     let log = ProgressLine::during("generating the log", || generate(&model, extent, seed));
     let log = log.map_err(cannot_generate)?;
     let target = match &model.files {
@@ -73,7 +79,7 @@ fn generate_log(arguments: &GenerateArguments) -> Result<(), Failure> {
         expectations(&model),
         describe(&log, target)
     );
-    write_log(&log, &head, target, &arguments.output)
+    write_log(&log, &head, target, output)
 }
 
 /// The model's expected values for the numbers that follow in the description.
@@ -173,7 +179,7 @@ fn wanted_format(typed: &str) -> Result<Option<Format>, Failure> {
 }
 
 /// The mix to compare with: typed, or from the head of the file, or guessed.
-fn target(typed: &MixArguments, bytes: &[u8], log: &RequestLog) -> Result<Option<Mix>, Failure> {
+fn target(typed: &MixOptions, bytes: &[u8], log: &RequestLog) -> Result<Option<Mix>, Failure> {
     let start = mix_in_head(bytes).or_else(|| guess_target(log));
     let is_typed = typed.directories.is_some() || typed.alpha.is_some() || typed.classes.is_some();
     match start {
@@ -203,7 +209,7 @@ fn mix_in_command(line: &str) -> Option<Mix> {
         let position = words.iter().position(|word| *word == flag)?;
         words.get(position + 1).map(|word| (*word).to_owned())
     };
-    let typed = MixArguments {
+    let typed = MixOptions {
         directories: Some(value("--directories")?),
         alpha: value("--alpha"),
         classes: value("--classes"),
@@ -211,12 +217,12 @@ fn mix_in_command(line: &str) -> Option<Mix> {
     override_mix(&Mix::spec99(1), &typed).ok()
 }
 
-fn model(arguments: &GenerateArguments) -> Result<Model, Failure> {
-    let GenerateArguments { single, lengths, think, pages, active_think, .. } = arguments;
-    let mut model = preset(&arguments.preset)?.model();
-    model.prefix = mounted_at(&arguments.prefix)?;
+fn model(options: &LogOptions) -> Result<Model, Failure> {
+    let LogOptions { single, lengths, think, pages, active_think, .. } = options;
+    let mut model = preset(options.preset.as_deref().unwrap_or(PRESET))?.model();
+    model.prefix = mounted_at(options.prefix.as_deref().unwrap_or("/"))?;
     if let Files::Spec(mix) = &mut model.files {
-        *mix = Mix { deck: arguments.deck, ..override_mix(mix, &arguments.mix)? };
+        *mix = Mix { deck: options.deck, ..override_mix(mix, &options.mix)? };
     }
     if let Some(bytes) = single {
         model.files = Files::Single(single_bytes(bytes)?);
@@ -253,7 +259,7 @@ fn preset(name: &str) -> Result<&'static ModelPreset, Failure> {
     })
 }
 
-fn override_mix(mix: &Mix, typed: &MixArguments) -> Result<Mix, Failure> {
+fn override_mix(mix: &Mix, typed: &MixOptions) -> Result<Mix, Failure> {
     let mut mix = mix.clone();
     if let Some(directories) = &typed.directories {
         mix.directories = directory_count(directories)?;
@@ -290,8 +296,8 @@ fn class_weights(typed: &str) -> Result<[f64; CLASSES], Failure> {
     }
 }
 
-fn extent(arguments: &GenerateArguments) -> Result<(Extent, String), Failure> {
-    let GenerateArguments { sessions, requests, within, .. } = arguments;
+fn extent(options: &LogOptions) -> Result<(Extent, String), Failure> {
+    let LogOptions { sessions, requests, within, .. } = options;
     let count = |flag, typed| parse_whole(flag, typed, 1, u64::from(u32::MAX));
     let extent = match (sessions, requests, within) {
         (Some(sessions), ..) => Extent::Sessions(count("--sessions", sessions)?),

@@ -7,6 +7,7 @@
 
 mod given_log;
 mod log_size;
+mod made;
 
 use crate::error::Error;
 use crate::http::{self, Connection};
@@ -15,13 +16,13 @@ use crate::record::Described;
 use crate::template::Values;
 use crate::wrk;
 use ::workload::describe::{Description, bytes_with_lengths, describe};
-use ::workload::fileset::{FileSet, Preset as FileSetPreset};
 use ::workload::request_log::{RequestLog, Template, wsesslog};
 use given_log::Tally;
 use load::expected::file_for_uri;
 use load::options::Options;
 use load::plan::{ConnectionUse, Verify};
 pub use log_size::LogSize;
+pub use made::{FileSetChoice, FileSetOptions, LogOptions, MixOptions};
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -39,21 +40,21 @@ pub struct WorkloadSpec {
     /// Its description, a sentence.
     #[serde(default)]
     pub about: String,
-    /// Options of `ropewalk fileset`, as a user types them.
-    pub files: Option<String>,
+    /// Options of `ropewalk fileset`. A file has them as a user types them.
+    pub files: Option<FileSetOptions>,
     /// An existing directory, in place of `files`.
     pub root: Option<PathBuf>,
     /// Whether the server runs already and has files of its own, which are unknown here: `files`
     /// and `root` are absent then. No experiment's file can say so.
     #[serde(skip)]
     pub is_served_already: bool,
-    /// Options of `ropewalk log generate`, as a user types them.
-    pub log: Option<String>,
+    /// Options of `ropewalk log generate`. A file has them as a user types them.
+    pub log: Option<LogOptions>,
     /// An existing log, in place of `log`: httperf's format, or a web server's access log.
     pub log_file: Option<PathBuf>,
     /// Further options of `ropewalk load`: how connections are used, timeouts, what is verified. A
     /// file has them as a user types them.
-    #[serde(default, deserialize_with = "typed_options")]
+    #[serde(default, deserialize_with = "typed_load")]
     pub load: Options,
     /// The client that loads servers with it.
     #[serde(default)]
@@ -84,10 +85,10 @@ pub struct Preset {
     pub name: &'static str,
     /// Its description, a sentence with its source.
     pub about: &'static str,
-    /// Options of `ropewalk fileset`, as a user types them: [`WorkloadSpec::files`].
-    files: &'static str,
-    /// Options of `ropewalk log generate`, as a user types them: [`WorkloadSpec::log`].
-    log: &'static str,
+    /// Makes [`WorkloadSpec::files`].
+    files: fn() -> FileSetOptions,
+    /// Makes [`WorkloadSpec::log`].
+    log: fn() -> LogOptions,
     /// Which requests share a connection.
     connection_use: ConnectionUse,
 }
@@ -97,38 +98,41 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "zipf",
         about: "SPECweb99 files by Zipf's law, 200 MB, a connection for each session",
-        files: "--directories 40",
-        log: "--preset spec99 --directories 40 --sessions 40000",
+        files: || FileSetOptions::directories(40),
+        log: || {
+            let mix = MixOptions { directories: Some("40".into()), ..MixOptions::default() };
+            LogOptions { mix, ..LogOptions::of_preset("spec99", 40_000) }
+        },
         connection_use: ConnectionUse::Session,
     },
     Preset {
         name: "zipf-sessions",
         about: "Radhakrishnan's sessions with pauses, 942 directories, 4.8 GB (2019, chapter 3)",
-        files: "--preset radhakrishnan",
+        files: || FileSetOptions::preset("radhakrishnan"),
         // As many sessions as it takes for their files, 2.2 GiB, to fit in the 3.4 GiB of page
         // cache that the thesis has, and not in its 1.8.
-        log: "--preset radhakrishnan --sessions 500000",
+        log: || LogOptions::of_preset("radhakrishnan", 500_000),
         connection_use: ConnectionUse::Session,
     },
     Preset {
         name: "50KB",
         about: "one file of 50 KB (Radhakrishnan 2019, chapter 3)",
-        files: "--single 50000",
-        log: "--single 50000 --lengths 1 --requests 1000",
+        files: || FileSetOptions::single(50_000),
+        log: || LogOptions::of_single(50_000, 1000),
         connection_use: ConnectionUse::Keep,
     },
     Preset {
         name: "1KB",
         about: "one file of 1 KB: what a request costs and no more",
-        files: "--single 1000",
-        log: "--single 1000 --lengths 1 --requests 1000",
+        files: || FileSetOptions::single(1000),
+        log: || LogOptions::of_single(1000, 1000),
         connection_use: ConnectionUse::Keep,
     },
     Preset {
         name: "tcp-intensive",
         about: "one file of 1 KB over a connection for each request (Hashemian 2013)",
-        files: "--single 1000",
-        log: "--single 1000 --lengths 1 --requests 1000",
+        files: || FileSetOptions::single(1000),
+        log: || LogOptions::of_single(1000, 1000),
         connection_use: ConnectionUse::Request,
     },
 ];
@@ -185,8 +189,8 @@ impl WorkloadSpec {
         Some(Self {
             name: preset.name.into(),
             about: preset.about.into(),
-            files: Some(preset.files.into()),
-            log: Some(preset.log.into()),
+            files: Some((preset.files)()),
+            log: Some((preset.log)()),
             load: connections(preset.connection_use),
             ..Self::default()
         })
@@ -288,30 +292,15 @@ impl Workload {
     }
 }
 
-/// The bytes of the set that these options of `ropewalk fileset` make. None are known of single
-/// files, which take no time.
-fn bytes_of_set(options: &str) -> Option<u64> {
-    let mut typed = options.split_whitespace();
-    let set = loop {
-        match typed.next()? {
-            "--preset" => break FileSetPreset::find(typed.next()?)?.set(),
-            "--directories" => break FileSet::directories(typed.next()?.parse().ok()?).ok()?,
-            "--connections" => break FileSet::for_connections(typed.next()?.parse().ok()?).ok()?,
-            _ => {}
-        }
-    };
-    Some(set.bytes())
-}
-
 impl Tools {
     /// Runs `ropewalk` with these arguments to its end.
     ///
     /// # Errors
     /// The end of what it printed, if it fails; by its status it says whose fault that is.
-    fn run(&self, arguments: &[&str]) -> Result<(), Error> {
+    fn run(&self, arguments: &[&str], more: Vec<String>) -> Result<(), Error> {
         /// `ropewalk` ends with it where its arguments are wrong.
         const WRONG_USAGE: i32 = 2;
-        match process::run(&self.command(arguments), None) {
+        match process::run(&[self.command(arguments), more].concat(), None) {
             Ok(_) => Ok(()),
             Err(CommandError::Failed(_, Some(WRONG_USAGE), said)) => Err(Error::Usage(said)),
             Err(why) => Err(Error::Failed(why.to_string())),
@@ -327,16 +316,16 @@ impl Tools {
     /// Seconds that making the files of these workloads is estimated to take, as far as they do not
     /// exist yet.
     pub fn making_s(&self, specs: &[WorkloadSpec]) -> f64 {
-        let missing = specs.iter().filter_map(|spec| spec.files.as_deref());
-        let missing: BTreeSet<&str> =
+        let missing = specs.iter().filter_map(|spec| spec.files.as_ref());
+        let missing: BTreeSet<&FileSetOptions> =
             missing.filter(|options| !self.folder_of(options).is_dir()).collect();
-        let bytes: u64 = missing.into_iter().filter_map(bytes_of_set).sum();
-        bytes as f64 / MADE_BYTES_PER_S
+        let sets = missing.into_iter().filter_map(|options| options.choice.set().ok());
+        sets.map(|set| set.bytes()).sum::<u64>() as f64 / MADE_BYTES_PER_S
     }
 
     /// The folder with the files of these options.
-    fn folder_of(&self, options: &str) -> PathBuf {
-        self.scratch.join("files").join(digest(options))
+    fn folder_of(&self, options: &FileSetOptions) -> PathBuf {
+        self.scratch.join("files").join(digest(options.to_arguments().join(" ")))
     }
 
     /// Makes what a workload needs and does not exist yet.
@@ -460,16 +449,13 @@ impl Tools {
         if let Some(root) = &spec.root {
             return fs::canonicalize(root).map_err(|why| refused(root, &why));
         }
-        if spec.is_served_already {
-            return Ok(PathBuf::new());
-        }
-        let options = spec.files.as_deref().unwrap_or_default();
+        // Without them the server runs already.
+        let Some(options) = &spec.files else { return Ok(PathBuf::new()) };
         let folder = self.folder_of(options);
         make_folder(&folder).map_err(Error::Failed)?;
         let place = folder.display().to_string();
-        let mut words = vec!["fileset", &place];
-        words.extend(options.split_whitespace());
-        self.run(&words).map_err(|why| why.at("`files`"))?;
+        let made = self.run(&["fileset", &place], options.to_arguments());
+        made.map_err(|why| why.at("`files`"))?;
         Ok(folder)
     }
 
@@ -492,13 +478,13 @@ impl Tools {
             write_log(&log, &sessions, &format!("of {}", path.display()))?;
             return Ok((log, sessions, tally));
         }
-        let options = spec.log.as_deref().unwrap_or_default();
-        let path = folder.join(format!("{}.log", digest(options)));
+        let is_given = || Error::Usage("say `log` or `log_file`".into());
+        let options = spec.log.as_ref().ok_or_else(is_given)?.to_arguments();
+        let path = folder.join(format!("{}.log", digest(options.join(" "))));
         if !path.exists() {
             let place = path.display().to_string();
-            let mut words = vec!["log", "generate", "--output", &place];
-            words.extend(options.split_whitespace());
-            self.run(&words).map_err(|why| why.at("`log`"))?;
+            let made = self.run(&["log", "generate", "--output", &place], options);
+            made.map_err(|why| why.at("`log`"))?;
         }
         let log = read_log(&path)?;
         let tally = Tally::of_sessions(&log);
@@ -571,11 +557,8 @@ pub(crate) fn connections(connection_use: ConnectionUse) -> Options {
 }
 
 /// Options of `ropewalk load` as a user has typed them.
-fn typed_options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Options, D::Error> {
-    let typed = String::deserialize(deserializer)?;
-    let words: Vec<String> = typed.split_whitespace().map(str::to_owned).collect();
-    Options::from_arguments(&words)
-        .map_err(|why| serde::de::Error::custom(format_args!("`load`: {why}")))
+fn typed_load<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Options, D::Error> {
+    made::typed(deserializer, "load", "load")
 }
 
 /// The Connection field of responses to clients with these options.
@@ -666,6 +649,7 @@ fn numbers(description: &Description) -> BTreeMap<String, f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ::workload::fileset::FileSet;
 
     fn scratch(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("workload-{name}-{}", std::process::id()));
@@ -905,18 +889,24 @@ mod tests {
     #[test]
     fn files_that_are_not_there_yet_take_time() {
         let tools = Tools { program: PathBuf::new(), scratch: scratch("making") };
-        let spec = |files: &str| WorkloadSpec { files: Some(files.into()), ..Default::default() };
-        let check = |files: &[&str], bytes: u64| {
+        let forty = FileSetOptions::directories(40);
+        let check = |files: &[&FileSetOptions], bytes: u64| {
+            let spec = |files: &FileSetOptions| WorkloadSpec {
+                files: Some(files.clone()),
+                ..WorkloadSpec::default()
+            };
             let specs: Vec<WorkloadSpec> = files.iter().map(|files| spec(files)).collect();
             assert_eq!(tools.making_s(&specs), bytes as f64 / MADE_BYTES_PER_S, "{files:?}");
         };
         let bytes = |count| FileSet::directories(count).expect("it is a set").bytes();
-        check(&["--directories 40"], bytes(40));
-        check(&["--directories 40", "--directories 40", "--directories 2"], bytes(40) + bytes(2));
-        check(&["--threads 2 --preset radhakrishnan"], bytes(942));
-        check(&["--single 50000", ""], 0);
-        fs::create_dir_all(tools.folder_of("--directories 40")).expect("it can be made");
-        check(&["--directories 40"], 0);
+        check(&[&forty], bytes(40));
+        check(&[&forty, &forty, &FileSetOptions::directories(2)], bytes(40) + bytes(2));
+        let threads = Some(2);
+        let set = FileSetOptions { threads, ..FileSetOptions::preset("radhakrishnan") };
+        check(&[&set], bytes(942));
+        check(&[&FileSetOptions::single(50_000)], 50_000);
+        fs::create_dir_all(tools.folder_of(&forty)).expect("it can be made");
+        check(&[&forty], 0);
         fs::remove_dir_all(&tools.scratch).expect("it is there");
     }
 }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod arguments;
 pub mod arrivals;
 pub mod backlog;
 mod client;

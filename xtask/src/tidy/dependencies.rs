@@ -82,12 +82,14 @@ const TABLE: &[Allowed] = &[
             "tracer",
         ],
     ),
-    // Outcomes of the load generator are read with its own types; it runs as a process.
+    // Outcomes of the load generator are read with its own types, and options of file sets have
+    // their types, too; both programs run as processes.
     allowed(
         "lab",
         &[
             "command",
             "doctor",
+            "fileset",
             "http1",
             "load",
             "os",

@@ -70,7 +70,7 @@ const EXCUSES: &[Excuse] = &[
         reason: "records of earlier versions have what was skipped as a text",
     },
     Excuse {
-        path: "lab/load/src/options/arguments.rs",
+        path: "lab/load/src/arguments.rs",
         name: "words",
         reason: "they are words of a command line, one of which an error repeats as it was typed",
     },

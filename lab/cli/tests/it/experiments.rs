@@ -222,7 +222,7 @@ fn where_sessions_pause_every_server_has_enough_connections() {
 #[test]
 fn memory_is_short_in_the_papers_size_where_it_should_be_and_nowhere_else() {
     const NAME: &str = "zipf-sessions";
-    let accessed = bytes_of(&WorkloadSpec::preset(NAME).unwrap().log.unwrap());
+    let accessed = bytes_of(&WorkloadSpec::preset(NAME).unwrap().log.unwrap().to_arguments());
     let faults = in_every_size(|definition| {
         let asks = definition.workloads.iter().any(|one| one.name == NAME);
         let testbeds = definition.testbeds.iter().filter(|_| asks);
@@ -267,8 +267,8 @@ fn forms_of_servers() -> Vec<(PathBuf, Option<String>, Definition)> {
 }
 
 fn has_pauses(workload: &WorkloadSpec) -> bool {
-    let log = workload.log.as_deref().unwrap_or_default();
-    let is_paused = ["radhakrishnan", "geneves"].iter().any(|preset| log.contains(preset));
+    let preset = workload.log.as_ref().and_then(|log| log.preset.as_deref());
+    let is_paused = matches!(preset, Some("radhakrishnan" | "geneves"));
     is_paused && workload.load.think_max.is_none()
 }
 
@@ -291,11 +291,11 @@ fn short_of_connections(spec: &ServerSpec, descriptions: &[ServerDescription]) -
 }
 
 /// The bytes of all files that a log requests.
-fn bytes_of(log: &str) -> f64 {
+fn bytes_of(log: &[String]) -> f64 {
     let folder = Temporary::new();
     let path = folder.path().join("sessions.log");
     let mut generate = Command::new(ROPEWALK_LAB);
-    generate.args(["log", "generate"]).args(log.split(' ')).arg("--output").arg(&path);
+    generate.args(["log", "generate"]).args(log).arg("--output").arg(&path);
     assert!(generate.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());
     let described =
         Command::new(ROPEWALK_LAB).args(["log", "describe", "--json"]).arg(path).output();

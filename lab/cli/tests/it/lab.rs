@@ -432,7 +432,22 @@ fn a_workload_that_cannot_be_made_has_the_status_of_whose_fault_it_is() {
         let (status, out, err) = lab.run(&["study", text(&experiment)]);
         assert!(status == expected && err.contains(why), "{to}: {status} {out}{err}");
     };
-    check("files = \"--single many\"", 2, "workload one file: ");
+    let at = |line: usize| format!("{}: line {line}: workload one file: ", experiment.display());
+    check(
+        "files = \"--single many\"",
+        2,
+        &(at(12) + "`files`: --single many: \"many\" is no size"),
+    );
+    check("files = \"--threads 2\"", 2, &(at(12) + "`files`: "));
+    let log = "\"--single 1000 --lengths 1 --requests 100\"";
+    let wrong = "\"--single 1000 --length 1\"";
+    let near = "`log`: --length: there is no such log option (did you mean \"--lengths\"?)";
+    fs::write(&experiment, right.replace(log, wrong)).unwrap();
+    let (status, _, err) = lab.run(&["study", text(&experiment)]);
+    assert!(status == 2 && err.contains(&(at(13) + near)), "{err}");
+    fs::write(&experiment, right.replace("--lengths 1", "--lengths many")).unwrap();
+    let (status, _, err) = lab.run(&["study", text(&experiment)]);
+    assert!(status == 2 && err.contains("one file: `log`: ropewalk: --lengths \"many\""), "{err}");
     check("root = \"/gone\"", 1, "workload one file: /gone: No such file");
     let tune = ["tune", "ropewalk:event-loop", "--workload=1KB", "--budget=9m", LIFTED];
     fs::remove_dir_all(lab.path("scratch")).unwrap();

@@ -14,7 +14,7 @@ use crate::search::Stop;
 use crate::testbed::{Accessed, Testbed};
 use crate::void::in_words;
 use crate::warm_up::{WARM_UPS_ESTIMATED, run_s};
-use crate::workload::{WorkloadSpec, connections};
+use crate::workload::{FileSetOptions, LogOptions, WorkloadSpec, connections};
 use load::plan::ConnectionUse;
 use statistics::median;
 
@@ -164,8 +164,8 @@ fn bytes_per_s(
 fn one_file(bytes: u64) -> WorkloadSpec {
     WorkloadSpec {
         name: format!("{bytes} bytes"),
-        files: Some(format!("--single {bytes}")),
-        log: Some(format!("--single {bytes} --lengths 1 --requests 100")),
+        files: Some(FileSetOptions::single(bytes)),
+        log: Some(LogOptions::of_single(bytes, 100)),
         load: connections(ConnectionUse::Keep),
         ..WorkloadSpec::default()
     }

@@ -1,32 +1,25 @@
-//! Converts options to the arguments of `ropewalk load` and back: for programs that start a
-//! generator, and for files that hold some of its options.
+//! Converts options to the arguments of `ropewalk load` and back.
 
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Args, Command, Error, FromArgMatches, ValueEnum};
-use command::near::{hint, nearest, none_of};
+use clap::ValueEnum;
 use serde::Serializer;
-use serde_json::Value;
 
 use super::Options;
+use crate::arguments::{named_values, parse, words};
 
 impl Options {
     /// The arguments that these options are parsed from, URLs first. The command line for the
     /// report and options with their default values are left out.
     #[must_use]
     pub fn to_arguments(&self) -> Vec<String> {
-        let mut words = self.urls.clone();
-        for (name, values) in self.values() {
-            words.extend(values.into_iter().flat_map(|value| [name.clone(), value]));
-        }
-        words
+        [self.urls.clone(), words(self)].concat()
     }
 
     /// The names of the options that are set, in the order in which they are written.
     #[must_use]
     pub fn option_names(&self) -> Vec<String> {
-        self.values().into_iter().map(|(name, _)| name).collect()
+        named_values(self).into_iter().map(|(name, _)| name).collect()
     }
 
     /// Parses arguments: URLs and options, in any order.
@@ -34,69 +27,7 @@ impl Options {
     /// # Errors
     /// One line: which argument is no option, is repeated, lacks its value, or has an invalid one.
     pub fn from_arguments(words: &[String]) -> Result<Self, String> {
-        let found = command().try_get_matches_from(words);
-        found.and_then(|found| Self::from_arg_matches(&found)).map_err(|why| explain(&why, words))
-    }
-
-    /// The names of the options that are set, with their values as arguments.
-    fn values(&self) -> Vec<(String, Vec<String>)> {
-        let fields = serde_json::to_value(self).expect("numbers, texts and names are JSON");
-        let of = |option: &Arg| {
-            let values = texts(&fields[option.get_id().as_str()]);
-            let is_list = option.get_value_delimiter().is_some() && !values.is_empty();
-            let values = if is_list { vec![values.join(",")] } else { values };
-            Some((format!("--{}", option.get_long()?), values))
-        };
-        command().get_opts().filter_map(of).filter(|(_, values)| !values.is_empty()).collect()
-    }
-}
-
-/// The parser. It checks each option by itself: that --think-max needs a log, for example, is
-/// checked elsewhere.
-fn command() -> Command {
-    Options::augment_args(Command::new("load").no_binary_name(true).disable_help_flag(true))
-}
-
-/// ` (did you mean "--connection"?)`, or nothing when no option is near.
-fn near_option(typed: &str) -> String {
-    let name = typed.trim_start_matches('-').split('=').next().unwrap_or_default();
-    let command = command();
-    let near = nearest(name, command.get_opts().filter_map(Arg::get_long));
-    hint(near.map(|near| format!("--{near}")).as_ref())
-}
-
-fn texts(value: &Value) -> Vec<String> {
-    match value {
-        Value::Null => Vec::new(),
-        Value::Array(values) => values.iter().flat_map(texts).collect(),
-        Value::String(text) => vec![text.clone()],
-        number => vec![number.to_string()],
-    }
-}
-
-/// The message for a line of a file, where there is neither usage nor help to point to.
-fn explain(why: &Error, words: &[String]) -> String {
-    let texts = |kind| match why.get(kind) {
-        Some(ContextValue::String(text)) => vec![text.as_str()],
-        Some(ContextValue::Strings(texts)) => texts.iter().map(String::as_str).collect(),
-        _ => Vec::new(),
-    };
-    let option = texts(ContextKind::InvalidArg).concat();
-    let option = option.split(' ').next().unwrap_or_default();
-    let value = texts(ContextKind::InvalidValue).concat();
-    match why.kind() {
-        ErrorKind::UnknownArgument => {
-            let typed = words.iter().find(|word| word.starts_with(option));
-            let typed = typed.map_or(option, String::as_str);
-            format!("{typed}: there is no such load option{}", near_option(typed))
-        }
-        ErrorKind::ArgumentConflict => format!("{option}: it occurs twice; once is enough"),
-        ErrorKind::InvalidValue if value.is_empty() => format!("{option}: its value is missing"),
-        ErrorKind::InvalidValue => none_of(option, &value, texts(ContextKind::ValidValue)),
-        ErrorKind::ValueValidation if option == "--speed" => {
-            format!("{option} {value}: write a number")
-        }
-        _ => format!("{option} {value}: write a whole number"),
+        parse("load", words)
     }
 }
 
@@ -115,6 +46,8 @@ pub(super) fn lossy<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::O
 
 #[cfg(test)]
 mod tests {
+    use clap::{Args, Command};
+
     use super::super::Arrivals;
     use super::*;
     use crate::plan::{ConnectionUse, Verify};
@@ -163,7 +96,8 @@ mod tests {
             assert_eq!(Options::from_arguments(&words).as_ref(), Ok(&options), "{words:?}");
         }
         let words = every_option().to_arguments();
-        assert_eq!(every_option().option_names().len(), command().get_opts().count(), "{words:?}");
+        let options = Options::augment_args(Command::new("load")).get_opts().count();
+        assert_eq!(every_option().option_names().len(), options, "{words:?}");
     }
 
     #[test]
