@@ -47,6 +47,19 @@ pub fn unreadable(path: &Path, why: &io::Error, wanted: &str) -> String {
     format!("{}: {why}: name {wanted}", path.display())
 }
 
+/// The failure for a file that was typed and cannot be read: see [`is_named_wrongly`].
+pub fn unread(path: &Path, why: &io::Error, wanted: &str) -> Failure {
+    let line = unreadable(path, why, wanted);
+    if is_named_wrongly(why) { Failure::Usage(line) } else { Failure::Operation(line) }
+}
+
+/// Whether another name should have been typed: there is no such file, or no text in it. Otherwise
+/// the system refuses to read it.
+pub fn is_named_wrongly(why: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound};
+    matches!(why.kind(), NotFound | IsADirectory | NotADirectory | InvalidData)
+}
+
 /// Checks that what was typed for `option` is a directory; `wanted` is what to name in its place.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use command::near::{check_directory, none_of, unreadable};
+use command::near::{check_directory, none_of, unread};
 use command::programs::SERVER;
 use command::units::{parse_duration, parse_share};
 use command::{Failure, notify, print};
@@ -191,7 +191,7 @@ impl WorkloadOptions {
                 )));
             }
             if let Err(why) = File::open(log) {
-                return Err(Failure::Usage(unreadable(log, &why, "a web server's log")));
+                return Err(unread(log, &why, "a web server's log"));
             }
             if let Some(root) = &self.root {
                 check_directory("--root", root, "the directory that was served")?;

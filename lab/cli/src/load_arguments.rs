@@ -40,7 +40,7 @@ Examples:
 const MERGE_HELP: &str = "\
 Exit status:
   0  success
-  1  errors of the server, or a file cannot be written
+  1  errors of the server, or a file cannot be read or written
   2  wrong usage, or the results do not belong together
   3  a run is void: its generator could not keep up, or others used its CPUs
 

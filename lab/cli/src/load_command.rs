@@ -24,7 +24,7 @@ use crate::load_arguments::{LoadArguments, LoadCommand, OutputArguments};
 pub(crate) fn load(arguments: LoadArguments) -> Result<(), Failure> {
     if let Some(LoadCommand::Merge { files, output }) = arguments.command {
         output.check().map_err(Failure::Usage)?;
-        let outcome = load::merge::merge_files(&files).map_err(Failure::Usage)?;
+        let outcome = load::merge::merge_files(&files).map_err(|why| without_plan(why, &output))?;
         return show(&outcome, &output);
     }
     let (options, conditions, output) = arguments.into_options();
@@ -57,7 +57,7 @@ fn not_run(why: &RunError, json: Option<&Path>) -> Failure {
     Failure::Reported(why.exit_code())
 }
 
-/// The failure of options that give no plan.
+/// The failure of options that give no plan, or of files that give no outcome.
 fn without_plan(why: OptionsError, output: &OutputArguments) -> Failure {
     match why {
         OptionsError::Typed(why) => Failure::Usage(why),

@@ -112,7 +112,7 @@ over the directories that occur.
 
 Exit status:
   0  success
-  1  the description could not be printed
+  1  the log could not be read, or the description not printed
   2  wrong usage, or a mistake in the log
 
 Examples:
@@ -132,7 +132,7 @@ is counted by reason.
 
 Exit status:
   0  success
-  1  the log could not be written
+  1  the access log could not be read, or the log not written
   2  wrong usage, or nothing to replay in the access log
 
 Examples:

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::thread::available_parallelism;
 
 use command::compressed::decompressor;
-use command::near::{none_of, unreadable};
+use command::near::{none_of, unread};
 use command::numbers::whole;
 use command::units::parse_duration;
 use command::{DASH, Failure, ProgressLine, print, whole_file};
@@ -366,7 +366,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     };
     match read {
         Ok(()) => Ok(bytes),
-        Err(why) => Err(Failure::Usage(unreadable(path, &why, "a log"))),
+        Err(why) => Err(unread(path, &why, "a log")),
     }
 }
 

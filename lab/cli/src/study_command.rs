@@ -20,7 +20,7 @@ use end::{Terminal, conclude};
 
 pub(crate) fn study(arguments: &StudyArguments) -> Result<(), Failure> {
     let experiment = Experiment::read(&arguments.experiment, arguments.size.as_deref());
-    match experiment.map_err(Failure::Usage)? {
+    match experiment? {
         Experiment::Servers(definition) => study_servers(arguments, *definition),
         Experiment::Cache(definition) => of_cache::study(arguments, *definition),
     }

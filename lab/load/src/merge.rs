@@ -8,6 +8,7 @@ use std::path::Path;
 use command::near::unreadable;
 use serde_json::Value;
 
+use crate::options::OptionsError;
 use crate::outcome::{Outcome, ServerCpu, Setting};
 use crate::report::json;
 
@@ -22,15 +23,17 @@ pub const WINDOW_TOLERANCE_US: u64 = 100_000;
 ///
 /// # Errors
 /// One line: which file cannot be read or is no outcome, or why the outcomes are not of one run.
-pub fn merge_files<P: AsRef<Path>>(paths: &[P]) -> Result<Outcome, String> {
+pub fn merge_files<P: AsRef<Path>>(paths: &[P]) -> Result<Outcome, OptionsError> {
     let read = |path: &P| {
         let name = path.as_ref().display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|why| unreadable(path.as_ref(), &why, "an outcome in JSON"))?;
+        let text = std::fs::read_to_string(path).map_err(|why| {
+            let line = unreadable(path.as_ref(), &why, "an outcome in JSON");
+            OptionsError::of_named(&why, line)
+        })?;
         let outcome = json::parse(&text).map_err(|why| format!("{name}: {why}"))?;
         Ok(Labelled { name, outcome })
     };
-    merge_labelled(paths.iter().map(read).collect::<Result<_, String>>()?)
+    Ok(merge_labelled(paths.iter().map(read).collect::<Result<_, OptionsError>>()?)?)
 }
 
 /// Merges the outcomes of generators that shared a load: see [`Outcome::merge`].
@@ -333,13 +336,13 @@ mod tests {
         }
         let expected = Outcome::merge(vec![part(0), part(1)]).unwrap();
         assert!(merge_files(&paths).unwrap() == expected);
-        let twice = merge_files(&[&paths[0], &paths[0]]).unwrap_err();
+        let twice = merge_files(&[&paths[0], &paths[0]]).unwrap_err().to_string();
         assert!(twice.contains("a.json") && twice.contains("both hold share 1 of 3"), "{twice}");
         std::fs::write(&paths[1], "{}").unwrap();
-        let damaged = merge_files(&paths).unwrap_err();
+        let damaged = merge_files(&paths).unwrap_err().to_string();
         assert!(damaged.contains("b.json: not an outcome"), "{damaged}");
         std::fs::remove_dir_all(&folder).unwrap();
-        let absent = merge_files(&paths).unwrap_err();
+        let absent = merge_files(&paths).unwrap_err().to_string();
         assert!(absent.contains("a.json: there is no such file"), "{absent}");
     }
 }

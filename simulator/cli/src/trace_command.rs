@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use command::compressed::decompressor;
-use command::near::{none_of, unreadable};
+use command::near::{none_of, unread};
 use command::numbers::whole;
 use command::{DASH, Failure, ProgressLine, notify, print, whole_file};
 use memory_trace::{FORMS, Fault, Foreign, Form, Header, Imported, Reader, TraceError, Writer};
@@ -157,7 +157,7 @@ fn info(arguments: &InfoArguments) -> Result<(), Failure> {
 /// Opens a trace that was typed.
 pub(crate) fn open_trace(path: &Path) -> Result<Reader, Failure> {
     Reader::open(path).map_err(|why| match &why.fault {
-        Fault::Io(why) => Failure::Usage(unreadable(path, why, TRACE)),
+        Fault::Io(why) => unread(path, why, TRACE),
         Fault::Foreign => Failure::Usage(why.to_string()),
         _ => operation(&why),
     })
@@ -222,14 +222,13 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     if path == Path::new(DASH) {
         return Ok(Box::new(io::stdin().lock()));
     }
-    let file =
-        File::open(path).map_err(|why| Failure::Usage(unreadable(path, &why, FOREIGN_TRACE)))?;
+    let file = File::open(path).map_err(|why| unread(path, &why, FOREIGN_TRACE))?;
     Ok(Box::new(BufReader::with_capacity(1 << 18, file)))
 }
 
 fn form(arguments: &ImportArguments, from: &mut Box<dyn BufRead>) -> Result<Form, Failure> {
     let path = arguments.file.display();
-    let wrong = |why| Failure::Usage(unreadable(&arguments.file, &why, FOREIGN_TRACE));
+    let wrong = |why| unread(&arguments.file, &why, FOREIGN_TRACE);
     let start = from.fill_buf().map_err(wrong)?;
     if let Some(program) = decompressor(start) {
         return Err(Failure::Usage(format!(

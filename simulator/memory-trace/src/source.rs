@@ -30,7 +30,7 @@ impl Source {
         let meta = file.metadata().map_err(fault)?;
         if !meta.is_file() {
             let why = "is no file: a trace is read at several places at once, so it must be one";
-            return Err(fault(io::Error::other(why)));
+            return Err(fault(io::Error::new(io::ErrorKind::InvalidData, why)));
         }
         Ok(Self { bytes: Bytes::File(file), length: meta.len(), path: path.to_owned() })
     }

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::definition::Definition;
 use crate::cache_study;
-use command::near::unreadable;
+use crate::error::Error;
+use command::near::{is_named_wrongly, unreadable};
 
 /// The two kinds of experiments.
 #[derive(Debug)]
@@ -21,10 +22,12 @@ impl Experiment {
     ///
     /// # Errors
     /// What is wrong, with the file's name; or that the size does not exist.
-    pub fn read(path: &Path, size: Option<&str>) -> Result<Self, String> {
-        let explain = |why: String| format!("{}: {why}", path.display());
-        let text = fs::read_to_string(path)
-            .map_err(|why| unreadable(path, &why, "the file of an experiment"))?;
+    pub fn read(path: &Path, size: Option<&str>) -> Result<Self, Error> {
+        let explain = |why: String| Error::Usage(format!("{}: {why}", path.display()));
+        let text = fs::read_to_string(path).map_err(|why| {
+            let line = unreadable(path, &why, "the file of an experiment");
+            if is_named_wrongly(&why) { Error::Usage(line) } else { Error::Failed(line) }
+        })?;
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         Self::parse(&name.unwrap_or_default(), &text, size).map_err(explain)
     }

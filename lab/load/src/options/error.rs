@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
 
+use command::near::is_named_wrongly;
+
 /// Why options give no plan, in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
@@ -18,12 +20,9 @@ pub enum OptionsError {
 impl OptionsError {
     /// The error for a file or an address that was typed: it does not exist, or cannot be had.
     pub(crate) fn of_named(why: &io::Error, line: String) -> Self {
-        match why.kind() {
-            ErrorKind::NotFound
-            | ErrorKind::IsADirectory
-            | ErrorKind::NotADirectory
-            | ErrorKind::AddrNotAvailable => Self::Typed(line),
-            _ => Self::System(line),
+        match is_named_wrongly(why) || why.kind() == ErrorKind::AddrNotAvailable {
+            true => Self::Typed(line),
+            false => Self::System(line),
         }
     }
 

@@ -24,7 +24,7 @@ use clap::builder::PossibleValuesParser;
 use coherence::protocol::PROTOCOLS;
 use coherence::{Machine, Options, Outcome, Until, Workload, WorkloadError};
 use command::help::usual;
-use command::near::unreadable;
+use command::near::unread;
 use command::numbers::whole;
 use command::{DASH, Failure, notify, print, takes_stdout, whole_file};
 
@@ -56,7 +56,7 @@ modelled, what is inferred, and what a machine file can hold.
 
 Exit status:
   0  success
-  1  the trace is damaged, or an outcome cannot be written
+  1  the trace is damaged, or a file cannot be read or written
   2  wrong usage, a file that is no trace, or a mistake in the machine
 
 Examples:
@@ -356,8 +356,7 @@ fn from_file<T, E: fmt::Display>(
     read: impl FnOnce(&str) -> Result<T, E>,
     wanted: &str,
 ) -> Result<T, Failure> {
-    let text =
-        fs::read_to_string(path).map_err(|why| Failure::Usage(unreadable(path, &why, wanted)))?;
+    let text = fs::read_to_string(path).map_err(|why| unread(path, &why, wanted))?;
     read(&text).map_err(|why| Failure::Usage(format!("{}: {why}", path.display())))
 }
 

@@ -127,6 +127,11 @@ fn what_the_system_does_not_give_is_no_mistake_of_the_user() {
     let copies = ["http://127.0.0.1:1/a", "--verify", "bytes", "--files", files];
     read(&copies, "--files: no copy of /a: ");
     check(&[URL, "--log", files], &[files, "Is a directory"]);
+    read(&["merge", refused], refused);
+    for arguments in [&["study", refused][..], &["log", "describe", refused]] {
+        let (status, _, errors) = run(arguments);
+        assert!(status == 1 && errors.contains(refused), "{arguments:?}: {status} {errors}");
+    }
     check(&[URL, "--source", "192.0.2.1"], &["--source 192.0.2.1: Cannot assign"]);
 }
 
