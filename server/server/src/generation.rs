@@ -16,7 +16,7 @@ use site::host::HostSettings;
 use crate::access_log::Log;
 use crate::applications::{self, Lookout};
 use crate::auto::{self, Choice, Resolved};
-use crate::config::{CacheSettings, Config, ListenerMode, Settings};
+use crate::config::{CacheSettings, Config, ErrorLogging, ListenerMode, Settings};
 use crate::error_log::{self, Budget};
 use crate::interrupt_affinity::Place;
 use crate::layout::{Layout, Share};
@@ -69,10 +69,11 @@ pub(crate) struct Generation {
     is_cut_off: bool,
 }
 
-/// A site, and what goes with it.
+/// A site, and what goes with it: its applications have been given a spawner and an error log.
 struct Served {
     hosts: Vec<HostSettings>,
     cache: CacheSettings,
+    errors: ErrorLogging,
     site: Arc<Site>,
     _lookout: Lookout,
 }
@@ -383,7 +384,7 @@ struct ToWorkers<'l> {
 
 impl Start<'_> {
     /// Starts workers in threads of this process. They go on with the site and the caches of the
-    /// former ones if the hosts are the same.
+    /// former ones if the hosts are the same, and what was given to their applications.
     fn threads(
         &self,
         ready: &mut Ready,
@@ -394,8 +395,11 @@ impl Start<'_> {
         let share = share.expect("there is a partition, and this process is to serve it").clone();
         let ToWorkers { log, spawner, open, errors, .. } = given;
         let mut caches = Vec::new();
+        let settings = &self.config.settings;
         let is_same = |served: &Served| {
-            served.hosts == ready.hosts && served.cache == self.config.settings.cache
+            served.hosts == ready.hosts
+                && served.cache == settings.cache
+                && served.errors == settings.log.errors
         };
         let same = self.former.filter(|it| is_same(&it.served));
         let served = match same.map(|it| (&it.workers, &it.served)) {
@@ -483,12 +487,12 @@ fn ledger(
 /// Looks the names of applications up, and begins to find out more.
 fn look_out(config: &Config, ready: &Ready, errors: Budget) -> Result<Arc<Served>, StartError> {
     names::look_up(&ready.site).iter().for_each(|notice| report(notice));
-    let report = error_log::line_logger(config.settings.log.errors, errors);
-    let lookout = Lookout::begin(&ready.site, report)
+    let logging = config.settings.log.errors;
+    let lookout = Lookout::begin(&ready.site, error_log::line_logger(logging, errors))
         .map_err(StartError::system("start a thread that looks after applications"))?;
     let (hosts, site) = (ready.hosts.clone(), Arc::clone(&ready.site));
     let cache = config.settings.cache.clone();
-    Ok(Arc::new(Served { hosts, cache, site, _lookout: lookout }))
+    Ok(Arc::new(Served { hosts, cache, errors: logging, site, _lookout: lookout }))
 }
 
 /// Whether all workers end in time.

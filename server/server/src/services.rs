@@ -3,11 +3,10 @@
 //! configured so.
 
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 
 use crate::access_log::Log;
 use crate::config::{Config, LogSettings};
-use crate::spawner::{self, Spawner};
+use crate::spawner::{Spawner, SpawnerSettings};
 use crate::start_error::StartError;
 use crate::stop_deadline::{FINAL_WRITE_US, StopDeadline, WORKERS_END_US};
 
@@ -16,8 +15,8 @@ use crate::stop_deadline::{FINAL_WRITE_US, StopDeadline, WORKERS_END_US};
 pub(crate) struct Services {
     pub(crate) spawner: Option<Spawner>,
     pub(crate) log: Option<Log>,
-    /// The directories of programs that the spawner may start.
-    folders: Vec<PathBuf>,
+    /// By which the spawner was started; none if it never was.
+    spawner_settings: Option<SpawnerSettings>,
     /// By which the log was opened.
     log_settings: LogSettings,
     /// Since when they have been ending, if they are former ones.
@@ -29,7 +28,7 @@ pub(crate) struct Renewal {
     /// None if the spawner stays; or the new one, if there is to be one.
     spawner: Option<Option<Spawner>>,
     log: Option<Option<Log>>,
-    folders: Vec<PathBuf>,
+    spawner_settings: SpawnerSettings,
     log_settings: LogSettings,
 }
 
@@ -45,15 +44,15 @@ impl Services {
     /// What cannot be opened or started.
     pub(crate) fn renew(&self, config: &Config) -> Result<Renewal, StartError> {
         let settings = &config.settings;
-        let folders: Vec<PathBuf> = spawner::folders(settings).map(Path::to_owned).collect();
+        let spawner_settings = SpawnerSettings::of(settings);
         let failed = StartError::system("start the spawner of CGI programs");
         // First, so that it has nothing of what is opened.
-        let spawner = match self.folders == folders {
+        let spawner = match self.spawner_settings.as_ref() == Some(&spawner_settings) {
             true => None,
             false => Some(Spawner::start(config).map_err(failed)?),
         };
-        let mut renewal =
-            Renewal { spawner, log: None, folders, log_settings: settings.log.clone() };
+        let log_settings = settings.log.clone();
+        let mut renewal = Renewal { spawner, log: None, spawner_settings, log_settings };
         if self.log_settings != settings.log {
             match Log::open(&settings.log) {
                 Ok(log) => renewal.log = Some(log),
@@ -69,7 +68,7 @@ impl Services {
     /// Puts the new services in place. Returns those that are not used any more by workers that
     /// start from now on.
     pub(crate) fn replace(&mut self, renewal: Renewal) -> Self {
-        let Renewal { spawner, log, folders, log_settings } = renewal;
+        let Renewal { spawner, log, spawner_settings, log_settings } = renewal;
         let mut former = Self::default();
         if let Some(spawner) = spawner {
             former.spawner = std::mem::replace(&mut self.spawner, spawner);
@@ -77,7 +76,7 @@ impl Services {
         if let Some(log) = log {
             former.log = std::mem::replace(&mut self.log, log);
         }
-        (self.folders, self.log_settings) = (folders, log_settings);
+        (self.spawner_settings, self.log_settings) = (Some(spawner_settings), log_settings);
         former
     }
 

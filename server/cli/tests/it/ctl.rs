@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -146,6 +146,66 @@ fn what_is_configured_anew_holds_from_then_on() {
     server.wait_for_line(|printed| printed == line);
     wait_until(|| TcpStream::connect(server.address()).is_err());
     server.stop();
+}
+
+/// Programs are those of the site that is asked, and what they write is logged as configured.
+#[test]
+fn programs_are_those_of_the_site_that_is_configured_now() {
+    let place = Place::new();
+    for root in ["a", "b"] {
+        let folder = place.path(&format!("{root}/cgi-bin"));
+        fs::create_dir(&folder).unwrap();
+        let script = format!(
+            "#!/bin/sh\necho 'complaint from {root}' >&2\n\
+             printf 'Content-Type: text/plain\\n\\n{root}'\n"
+        );
+        install_script(&script, Path::new(&format!("{folder}/who")));
+        symlink("who", format!("{folder}/link")).unwrap();
+    }
+    let host = |root: &str, more: &str| {
+        format!(
+            "[[host]]\nroot = \"{root}\"\n{more}\n\
+             [[host.route]]\npath = \"/cgi-bin/**\"\ncgi = true\n"
+        )
+    };
+    let write = |hosts: &[String]| {
+        let text = format!("listen = [\"127.0.0.1:0\"]\n{}", hosts.concat());
+        fs::write(place.path("r.toml"), text).unwrap();
+    };
+    write(&[host("a", "")]);
+    let server = place.serve_by("r.toml");
+    let reload = || assert_eq!(place.ctl(&["reload"]).0, 0);
+    let said = |path: &str| {
+        let answer = server.fetch(path);
+        (answer.status, String::from_utf8(answer.body).unwrap())
+    };
+    assert_eq!(said("/cgi-bin/who"), (200, "a".into()));
+    write(&[host("b", "")]);
+    reload();
+    assert_eq!(said("/cgi-bin/who"), (200, "b".into()), "of the other root");
+
+    let [claimed, default] = ["names = [\"other\"]", "default = true"];
+    write(&[host("a", claimed), host("b", default)]);
+    reload();
+    assert_eq!(said("/cgi-bin/who"), (200, "b".into()), "of the second host");
+    write(&[host("b", default), host("a", claimed)]);
+    reload();
+    assert_eq!(said("/cgi-bin/who"), (200, "b".into()), "of the same host, which is the first now");
+
+    assert_eq!(said("/cgi-bin/link"), (200, "b".into()));
+    write(&[host("b", "symlinks = \"never\"")]);
+    reload();
+    assert_ne!(said("/cgi-bin/link").0, 200, "links are not followed any more");
+
+    write(&[host("b", ""), "[log]\nerrors = \"off\"\n".into()]);
+    reload();
+    assert_eq!(said("/cgi-bin/who?silent"), (200, "b".into()));
+    write(&[host("b", "")]);
+    reload();
+    assert_eq!(said("/cgi-bin/who?told"), (200, "b".into()));
+    server.wait_for_line(|line| line.contains("/cgi-bin/who?told: complaint from b"));
+    let lines = server.stop();
+    assert!(!lines.iter().any(|line| line.contains("/cgi-bin/who?silent: ")), "{lines:?}");
 }
 
 /// The status of the whole answer to a request on this connection, which goes on.

@@ -17,16 +17,16 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use os::socket::Readiness;
-use upstream::{Address, START_BYTES_MAX, StartPrograms};
+use upstream::{START_BYTES_MAX, StartPrograms};
 
-use crate::config::{Config, Settings, WorkerProgram};
+use crate::config::{Config, ErrorLogging, Settings, WorkerProgram};
 use crate::report;
 
+use folders::{FolderSettings, folders};
 use groups::Groups;
 
 pub(crate) use process::run;
@@ -47,19 +47,23 @@ pub(crate) struct Spawner {
     child: Child,
 }
 
-/// Whether a route leads to CGI programs.
-pub(crate) fn is_needed(settings: &Settings) -> bool {
-    folders(settings).next().is_some()
+/// All that a spawner goes by. Workers name a program by the place of its host in the list, and the
+/// host says where it is looked for: a spawner does not fit another site.
+#[derive(PartialEq, Eq)]
+pub(crate) struct SpawnerSettings {
+    folders: Vec<FolderSettings>,
+    errors: ErrorLogging,
 }
 
-/// The directories of programs; empty for the root of a host.
-pub(crate) fn folders(settings: &Settings) -> impl Iterator<Item = &Path> {
-    let routes = settings.hosts.iter().flat_map(|host| &host.routes);
-    let servers = routes.flat_map(|route| &route.application.servers);
-    servers.filter_map(|server| match &server.address {
-        Address::Programs(folder) => Some(folder.as_path()),
-        Address::Tcp { .. } | Address::Unix(_) => None,
-    })
+impl SpawnerSettings {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        Self { folders: folders(&settings.hosts).collect(), errors: settings.log.errors }
+    }
+}
+
+/// Whether a route leads to CGI programs.
+pub(crate) fn is_needed(settings: &Settings) -> bool {
+    folders(&settings.hosts).next().is_some()
 }
 
 /// Checks that the directories are there that are named: that of the root may be made later.
@@ -67,8 +71,9 @@ pub(crate) fn folders(settings: &Settings) -> impl Iterator<Item = &Path> {
 /// # Errors
 /// The first that is not there, with its name.
 pub(crate) fn check_folders(settings: &Settings) -> io::Result<()> {
-    for folder in folders(settings).filter(|it| !it.as_os_str().is_empty()) {
-        let why = match std::fs::metadata(folder) {
+    let settings = folders(&settings.hosts).map(|it| it.setting);
+    for folder in settings.filter(|it| !it.as_os_str().is_empty()) {
+        let why = match std::fs::metadata(&folder) {
             Ok(found) if found.is_dir() => continue,
             Ok(_) => io::ErrorKind::NotADirectory.into(),
             Err(why) => why,
