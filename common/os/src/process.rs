@@ -1,14 +1,16 @@
 //! Facts about this process and its kernel, for diagnosis.
 
-use crate::accounting::Scheduled;
+use crate::accounting::{self, Scheduled};
 use crate::call::check;
-use rustix::process::{Pid, Signal, geteuid, getppid, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, geteuid, getppid, set_parent_process_death_signal, test_kill_process,
+};
 use rustix::system::uname;
 use rustix::thread::set_current_timer_slack;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 /// The kernel's release as `uname -r` prints it.
@@ -30,36 +32,88 @@ pub fn is_root() -> bool {
 /// The process at the other end of a Unix socket, when the connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its number.
-    pub process: u32,
+    /// Its number; none if it is outside of this process's PID namespace.
+    pub process: Option<u32>,
     /// The number of its effective user.
     pub user: u32,
 }
 
 impl Peer {
     /// The process at the other end of this socket.
+    ///
+    /// # Errors
+    /// It is no socket.
     pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
-        let found = rustix::net::sockopt::socket_peercred(socket)?;
-        let process = found.pid.as_raw_nonzero().get().cast_unsigned();
-        Ok(Self { process, user: found.uid.as_raw() })
+        // Not by rustix, in which a number of 0 is no valid value.
+        let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: both pointers are to live, writable values of this frame, and `length` is the
+        // size of the first, which is all integers.
+        check(unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut found).cast(),
+                &raw mut length,
+            )
+        })?;
+        let process = (found.pid != 0).then_some(found.pid.cast_unsigned());
+        Ok(Self { process, user: found.uid })
     }
 }
 
-/// Whether a process is, or descends from, that with the number `ancestor`, as far as their parents
-/// still live. One that has ended descends from none.
+/// A process, and none that gets its number later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its number.
+    pub number: u32,
+    start_ticks: u64,
+}
+
+impl Identity {
+    /// The process that has this number now; none if it cannot be seen in `/proc`.
+    #[must_use]
+    pub fn of(number: u32) -> Option<Self> {
+        accounting::process(number).map(|it| Self::from(&it))
+    }
+}
+
+impl From<&accounting::Process> for Identity {
+    fn from(process: &accounting::Process) -> Self {
+        Self { number: process.pid, start_ticks: process.start_ticks }
+    }
+}
+
+/// Whether a process is one of these or descends from one, as far as its ancestors still live or
+/// can be seen in `/proc`, which may hide those of other users. None if it has ended, if it cannot
+/// be seen, or an ancestor of this process's own user cannot.
 #[must_use]
-pub fn descends_from(mut process: u32, ancestor: u32) -> bool {
-    while process != ancestor {
-        let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // The name of the program, in parentheses, may have spaces; after it come state and parent.
-        let after_name = status.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let parent = after_name.split_whitespace().nth(1).and_then(|parent| parent.parse().ok());
-        match parent {
-            Some(parent) if parent != 0 => process = parent,
-            _ => return false,
+pub fn descends_from(process: u32, ancestors: &[Identity]) -> Option<bool> {
+    /// An ancestor that ends while it is looked for leaves its children to another.
+    const ATTEMPTS: usize = 3;
+    (0..ATTEMPTS).find_map(|_| find_ancestor(process, ancestors))
+}
+
+fn find_ancestor(process: u32, ancestors: &[Identity]) -> Option<bool> {
+    let mut next = process;
+    loop {
+        match accounting::process(next) {
+            Some(found) if next == process && found.has_ended => return None,
+            Some(found) if ancestors.contains(&Identity::from(&found)) => return Some(true),
+            Some(found) if found.parent == 0 => return Some(false),
+            Some(found) => next = found.parent,
+            None if next != process && is_of_another_user(next) => return Some(false),
+            None => return None,
         }
     }
-    true
+}
+
+/// Whether there is a process with this number that this one may not signal.
+fn is_of_another_user(process: u32) -> bool {
+    let pid = Pid::from_raw(process.cast_signed());
+    let tested = pid.map(|pid| test_kill_process(pid).map_err(io::Error::from));
+    matches!(tested, Some(Err(why)) if why.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Lets the calling thread's timers fire when they are due instead of up to 50 microseconds later
@@ -204,8 +258,8 @@ mod tests {
         let thread = std::thread::spawn(|| {
             unshare_descriptors().unwrap();
             let own = fs::File::open("/proc/self/exe").unwrap();
-            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&own));
-            let theirs = format!("/proc/thread-self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&own));
+            let path = format!("/proc/self/fd/{}", AsRawFd::as_raw_fd(&own));
+            let theirs = format!("/proc/thread-self/fd/{}", AsRawFd::as_raw_fd(&own));
             let here = fs::read_link(theirs).unwrap();
             // The process's own table is that of its first thread.
             (fs::read_link(path).ok(), here)

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use os::process::Identity;
 use os::signals::Signal;
 
 use crate::config::{Config, ConfigError};
@@ -184,12 +185,14 @@ struct Serving<'l> {
     /// The file that an upgrade starts, as it was named when this program was started.
     program: Option<PathBuf>,
     control: Option<Control>,
+    /// The servers in whose place this one has come, if they still drained then.
+    former: Vec<Identity>,
 }
 
 impl<'l> Serving<'l> {
     fn new(server: Server, config: &'l Config, load: Load<'l>) -> Self {
         let (server, changed, program) = (Some(server), Vec::new(), upgrade::program());
-        Self { server, config, load, changed, program, control: None }
+        Self { server, config, load, changed, program, control: None, former: Vec::new() }
     }
 
     fn server(&mut self) -> &mut Server {
@@ -207,8 +210,9 @@ impl<'l> Serving<'l> {
         is_verbose: bool,
         signals: &mut Signals,
     ) -> Result<End, String> {
+        self.former = predecessor.as_ref().map_or_else(Vec::new, |it| it.servers.clone());
         // Before anybody hears that it serves.
-        let control = Control::open(signals.wake()).and_then(|control| {
+        let control = Control::open(signals.wake(), &self.former).and_then(|control| {
             let watched = signals.watch(control.as_fd());
             watched.map(|()| control).map_err(|why| format!("no control socket: {why}"))
         });
@@ -351,7 +355,8 @@ impl<'l> Serving<'l> {
             Ok(listeners) => listeners,
             Err(why) => return refused(&format!("cannot pass the listeners on: {why}")),
         };
-        let start = move || Successor::start(&program, &listeners);
+        let former = self.former.clone();
+        let start = move || Successor::start(&program, &former, &listeners);
         let (started, is_to_stop) = in_time(start, "upgrade", signals)?;
         let successor = match started {
             Ok(successor) if is_to_stop => {

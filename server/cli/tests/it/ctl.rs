@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -27,7 +27,7 @@ impl Place {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
-    fn runtime(&self) -> String {
+    pub(crate) fn runtime(&self) -> String {
         self.path("run")
     }
 
@@ -329,6 +329,72 @@ fn a_program_of_the_server_may_not_control_it() {
     let said = String::from_utf8(server.fetch("/cgi-bin/ask").body).unwrap();
     assert!(said.contains("a process of the server may not control it\n1\n"), "{said}");
     assert_eq!(server.status("/"), 200);
+    server.stop();
+}
+
+/// The process that has connected is gone when its connection is used.
+#[test]
+fn nor_may_what_such_a_program_leaves() {
+    if !testkit::has(&testkit::tools::PYTHON) {
+        return;
+    }
+    let place = Place::new();
+    fs::create_dir(place.path("cgi")).unwrap();
+    let server = place.serve(&["--cgi-bin", &place.path("cgi")]);
+    let socket = format!("{}/{}.control", place.runtime(), server.pid());
+    let script = include_str!("left_over.py").replace("SOCKET", &socket);
+    install_script(&script, Path::new(&place.path("cgi/ask")));
+    let said = String::from_utf8(server.fetch("/cgi-bin/ask").body).unwrap();
+    assert!(said.contains(" may not control it"), "{said}");
+    assert_eq!(server.status("/"), 200);
+    server.stop();
+}
+
+/// Processes outside of a server's PID namespace have no numbers in it.
+#[test]
+fn who_cannot_be_seen_may_not_control_a_server_of_the_same_user() {
+    if !testkit::has(&testkit::tools::UNSHARE) {
+        return;
+    }
+    if !testkit::is_root() {
+        return testkit::skip("a PID namespace", testkit::NEEDS_ROOT);
+    }
+    let place = Place::new();
+    let mut command = place.command_of(Path::new("unshare"));
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc", ROPEWALK]);
+    let server = ServerProcess::start(serve(&mut command, place.path("a").as_ref()));
+    let socket = format!("{}/1.control", place.runtime());
+    let (status, _, err) = place.ctl(&["--socket", &socket, "status"]);
+    assert_eq!(status, 1, "{err}");
+    assert!(err.contains("a process that /proc does not show may not control it"), "{err}");
+    assert_eq!(server.status("/"), 200);
+}
+
+/// As `ProtectProc=invisible` of a service does it: a service manager has `ropewalk ctl` started as
+/// the user of the service, by a process of root, which the server cannot see.
+#[test]
+fn root_and_the_user_may_ask_where_proc_hides_others() {
+    if !testkit::has(&testkit::tools::UNSHARE) || !testkit::has(&testkit::tools::SETPRIV) {
+        return;
+    }
+    if !testkit::is_root() {
+        return testkit::skip("a /proc that hides others", testkit::NEEDS_ROOT);
+    }
+    let place = Place::new();
+    fs::create_dir(place.runtime()).unwrap();
+    fs::set_permissions(place.runtime(), fs::Permissions::from_mode(0o700)).unwrap();
+    chown(place.runtime(), Some(65534), Some(65534)).unwrap();
+    let mut command = place.command_of(Path::new("unshare"));
+    let hide = "mount -t proc -o hidepid=invisible proc /proc && exec \"$@\"";
+    let as_user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", ROPEWALK];
+    command.args(["--mount", "sh", "-c", hide, "sh"]).args(as_user);
+    let server = ServerProcess::start(serve(&mut command, place.path("a").as_ref()));
+    let socket = format!("{}/{}.control", place.runtime(), server.pid());
+    let status = ["ctl", "--socket", &socket, "status"];
+    assert_eq!(testkit::finished(place.command().args(status)).0, 0, "root");
+    let mut command = place.command_of(Path::new(as_user[0]));
+    let (status, _, err) = testkit::finished(command.args(&as_user[1..]).args(status));
+    assert_eq!((status, &*err), (0, ""));
     server.stop();
 }
 

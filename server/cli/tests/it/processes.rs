@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use os::accounting;
 use os::control_groups::{hierarchy_with_controller, unified};
-use testkit::{NEEDS_ROOT, Temporary, is_root, wait_until};
+use os::guard::Guard;
+use testkit::{NEEDS_ROOT, Temporary, comes_true, is_root, wait_until};
 
 use crate::machine::skip;
 use crate::server_process::{
@@ -41,6 +42,29 @@ pub(crate) fn is_running(pid: u32) -> bool {
 fn signal(name: &str, pid: u32) {
     let kill = format!("kill -s {name} {pid}");
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+/// They have no more say than the worker process itself, which the server tells by the parents of a
+/// process.
+#[test]
+fn what_a_process_of_a_worker_process_leaves_stays_below_the_worker_process() {
+    let directory = Temporary::new();
+    directory.file("index.html", "<h1>Rope</h1>");
+    let arguments = ["--engine", "processes", "--set", "engine.processes=1"];
+    let server = served(directory.path(), &arguments);
+    assert_eq!(server.status("/"), 200);
+    let worker = children(server.pid())[0];
+    let master = children(worker)[0];
+    let serving = children(master);
+    assert!(!serving.is_empty());
+    // So that it does not end for want of a master.
+    signal("STOP", worker);
+    let _guard = Guard::new("kill -s KILL \"$1\"", [worker.to_string()]).unwrap();
+    signal("KILL", master);
+    let is_below = |pid: &u32| accounting::process(*pid).is_some_and(|it| it.parent == worker);
+    let outcome = comes_true(|| serving.iter().all(is_below));
+    signal("CONT", worker);
+    assert!(outcome, "they are killed with their parent, and their parent is then the worker");
 }
 
 #[test]

@@ -158,6 +158,39 @@ fn whoever_follows_can_be_followed() {
     upgradable.drain();
 }
 
+/// Nor may those of the server before that, as long as it drains.
+#[test]
+fn programs_of_a_former_server_may_not_control_the_next() {
+    let place = Place::new();
+    let program = PathBuf::from(place.path("ropewalk"));
+    install(ROPEWALK.as_ref(), &program);
+    fs::create_dir(place.path("cgi")).unwrap();
+    let gate = place.path("gate");
+    assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    let ask = format!("RUNTIME_DIRECTORY='{}' '{ROPEWALK}' ctl drain 2>&1", place.runtime());
+    let head = "#!/bin/sh\necho 'Content-Type: text/plain'\necho\n";
+    let script = format!("{head}echo >'{gate}.reached'\nread line <'{gate}'\n{ask}\n");
+    install_script(&script, &PathBuf::from(place.path("cgi/ask")));
+    let mut command = place.command_of(&program);
+    let served = serve(&mut command, place.path("a").as_ref());
+    let cgi = place.path("cgi");
+    let more = ["--cgi-bin", &cgi, "--set", "timeouts.drain_ms=600000"];
+    let mut server = ServerProcess::start(served.args(more));
+    let mut client = server.connect();
+    client.write_all(b"GET /cgi-bin/ask HTTP/1.0\r\n\r\n").unwrap();
+    wait_until(|| fs::exists(format!("{gate}.reached")).unwrap());
+    let followers = [Follower::of(&place), Follower::of(&place)];
+    assert!(server.is_running(), "the program runs");
+    fs::write(&gate, "ask\n").unwrap();
+    let mut said = String::new();
+    client.read_to_string(&mut said).unwrap();
+    assert!(said.contains("a process of the server may not control it"), "{said}");
+    assert!(comes_true(|| !server.is_running()), "the former server has not ended");
+    assert_eq!(place.ctl(&["drain"]), (0, "it stops\n".into(), String::new()));
+    drop(followers);
+    server.wait_for_end();
+}
+
 #[test]
 fn a_program_that_does_not_serve_changes_nothing() {
     let upgradable = Upgradable::start(&[], |_| {});

@@ -4,9 +4,12 @@
 //! A request is its words, each followed by a zero byte, up to the end of the stream; the answer is
 //! lines of text, and then a zero byte and the exit status as a digit. A thread reads what a client
 //! asks, so that a slow one delays nobody, and the server answers one request at a time, each when
-//! it has been carried out. Whoever may ask is root or the server's user, but not one of the
-//! server's own processes: these serve clients, and must have no say in how. The socket is in a
-//! folder that nobody else can enter.
+//! it has been carried out. The socket is in a folder that nobody else can enter.
+//!
+//! Whoever may ask is root or the server's user, but not one of the server's own processes, or of
+//! the server before it: these serve clients, and must have no say in how. That is decided when a
+//! client is accepted, before anything of it is read, by the process that has connected: one whose
+//! descent cannot be found out is refused, if it is not root's.
 
 mod place;
 
@@ -23,7 +26,7 @@ use std::thread;
 use std::time::Duration;
 
 use os::event::Wake;
-use os::process::Peer;
+use os::process::{Identity, Peer};
 
 use crate::report;
 
@@ -132,41 +135,65 @@ pub(crate) struct Control {
     /// Ends the wait of the server when there is a request, or one client less.
     wake: Arc<Wake>,
     clients: Arc<AtomicUsize>,
+    /// This server and those before it: whoever descends from one may not ask.
+    servers: Vec<Identity>,
 }
 
 impl Control {
     /// Opens the socket in the folder of this user's servers. `wake` is notified of each request.
+    /// `former` are the servers in whose place this one has come.
     ///
     /// # Errors
     /// One line: why there is none.
-    pub(crate) fn open(wake: Arc<Wake>) -> Result<Self, String> {
+    pub(crate) fn open(wake: Arc<Wake>, former: &[Identity]) -> Result<Self, String> {
         let path = place::own().map_err(|why| format!("no control socket: {why}"))?;
         let failed = |why: io::Error| format!("no control socket at {}: {why}", path.display());
         let listener = UnixListener::bind(&path).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let (pass_on, requests) = channel();
-        Ok(Self { path, listener, pass_on, requests, wake, clients: Arc::default() })
+        let own = Identity::of(std::process::id());
+        let servers = own.into_iter().chain(former.iter().copied()).collect();
+        Ok(Self { path, listener, pass_on, requests, wake, clients: Arc::default(), servers })
     }
 
-    /// Has threads read what clients ask that wait at the socket.
+    /// Has threads read what clients ask that wait at the socket, and refuses those who may not.
     pub(crate) fn accept(&self) {
-        while self.clients.load(Ordering::Acquire) < CLIENTS_MAX
-            && let Ok((client, _)) = self.listener.accept()
-        {
-            let (pass_on, wake) = (self.pass_on.clone(), Arc::clone(&self.wake));
-            let clients = Arc::clone(&self.clients);
-            clients.fetch_add(1, Ordering::AcqRel);
-            let serve = move || {
-                if let Err(why) = serve(&client, &pass_on, &wake) {
-                    report(&format!("control socket: {why}"));
-                }
-                clients.fetch_sub(1, Ordering::AcqRel);
-                wake.notify();
-            };
-            if let Err(why) = thread::Builder::new().name("control".into()).spawn(serve) {
-                self.clients.fetch_sub(1, Ordering::AcqRel);
+        /// So many before the server does something else.
+        const AT_ONCE: usize = 64;
+        for _ in 0..AT_ONCE {
+            if self.clients.load(Ordering::Acquire) >= CLIENTS_MAX {
+                return;
+            }
+            let Ok((client, _)) = self.listener.accept() else { return };
+            match self.check(&client) {
+                Ok(()) => self.begin(client),
+                Err(why) => refuse(&client, why),
+            }
+        }
+        self.wake.notify();
+    }
+
+    /// Whether the process that has connected may ask.
+    fn check(&self, client: &UnixStream) -> Result<(), &'static str> {
+        let peer = Peer::of(client.as_fd()).map_err(|_| "it is not known who asks")?;
+        check(peer, os::process::user_id(), &self.servers)
+    }
+
+    /// Has a thread read what a client asks.
+    fn begin(&self, client: UnixStream) {
+        let (pass_on, wake) = (self.pass_on.clone(), Arc::clone(&self.wake));
+        let clients = Arc::clone(&self.clients);
+        clients.fetch_add(1, Ordering::AcqRel);
+        let serve = move || {
+            if let Err(why) = serve(&client, &pass_on, &wake) {
                 report(&format!("control socket: {why}"));
             }
+            clients.fetch_sub(1, Ordering::AcqRel);
+            wake.notify();
+        };
+        if let Err(why) = thread::Builder::new().name("control".into()).spawn(serve) {
+            self.clients.fetch_sub(1, Ordering::AcqRel);
+            report(&format!("control socket: {why}"));
         }
     }
 
@@ -200,10 +227,9 @@ fn serve(client: &UnixStream, pass_on: &Sender<Request>, wake: &Wake) -> io::Res
         return Ok(()); // it has looked whether somebody answers
     }
     let asked = words.and_then(|words| Asked::from_words(&words));
-    let answer = match (asked, check(Peer::of(client.as_fd())?)) {
-        (_, Err(why)) => Answer::failed(why.into(), 1),
-        (None, Ok(())) => Answer::failed("this server does not know the request".into(), 2),
-        (Some(asked), Ok(())) => {
+    let answer = match asked {
+        None => Answer::failed("this server does not know the request".into(), 2),
+        Some(asked) => {
             let (answer, answered) = sync_channel(1);
             let ended = || io::Error::other("the server ends");
             pass_on.send(Request { asked, answer, written }).map_err(|_| ended())?;
@@ -220,15 +246,25 @@ fn serve(client: &UnixStream, pass_on: &Sender<Request>, wake: &Wake) -> io::Res
     })
 }
 
-/// Whether this process may ask.
-fn check(peer: Peer) -> Result<(), &'static str> {
-    if peer.user != 0 && peer.user != os::process::user_id() {
-        return Err("only root and the user of the server may control it");
+/// Whether this process may ask a server of the user `own`.
+fn check(peer: Peer, own: u32, servers: &[Identity]) -> Result<(), &'static str> {
+    match peer.user {
+        user if user == own => {}
+        0 => return Ok(()), // wherever /proc shows root's processes to nobody else
+        _ => return Err("only root and the user of the server may control it"),
     }
-    match os::process::descends_from(peer.process, std::process::id()) {
-        true => Err("a process of the server may not control it"),
-        false => Ok(()),
+    match peer.process.and_then(|process| os::process::descends_from(process, servers)) {
+        Some(false) => Ok(()),
+        Some(true) => Err("a process of the server may not control it"),
+        None => Err("a process that /proc does not show may not control it"),
     }
+}
+
+/// Refuses a client of which nothing is read.
+fn refuse(client: &UnixStream, why: &str) {
+    // There is room for a line, unless the client has gone.
+    let _ = client.set_nonblocking(true);
+    let _ = write_answer(client, &Answer::failed(why.into(), 1));
 }
 
 /// Reads the words of a request; none if they are too many, not whole, or no text.
@@ -253,12 +289,16 @@ fn write_answer(mut client: &UnixStream, answer: &Answer) -> io::Result<()> {
 pub fn ask(socket: &Path, asked: &Asked) -> io::Result<Answer> {
     let mut server = UnixStream::connect(socket)?;
     let request: String = asked.words().iter().map(|word| format!("{word}\0")).collect();
-    server.write_all(request.as_bytes())?;
-    server.shutdown(std::net::Shutdown::Write)?;
-    let mut answer = String::new();
-    server.read_to_string(&mut answer)?;
+    // A server that refuses closes without a look at the request.
+    let sent = server.write_all(request.as_bytes());
+    let sent = sent.and_then(|()| server.shutdown(std::net::Shutdown::Write));
+    let mut answer = Vec::new();
+    let read = server.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer);
     let broken = || io::Error::new(io::ErrorKind::UnexpectedEof, "the answer is not whole");
-    let (lines, status) = answer.rsplit_once('\0').ok_or_else(broken)?;
+    let Some((lines, status)) = answer.rsplit_once('\0') else {
+        return Err(sent.err().or(read.err()).unwrap_or_else(broken));
+    };
     let status = status.parse().map_err(|_| broken())?;
     Ok(Answer { lines: lines.lines().map(str::to_owned).collect(), status })
 }

@@ -4,15 +4,18 @@ use super::*;
 
 #[test]
 fn root_and_the_user_of_the_server_may_ask_but_for_its_own_processes() {
-    let (user, parent) = (os::process::user_id(), std::os::unix::process::parent_id());
-    assert_eq!(check(Peer { process: parent, user }), Ok(()));
-    assert_eq!(check(Peer { process: parent, user: 0 }), Ok(()));
-    assert!(check(Peer { process: parent, user: user + 1 }).is_err());
+    let (own, parent) = (1000, std::os::unix::process::parent_id());
+    let servers: Vec<Identity> = Identity::of(std::process::id()).into_iter().collect();
+    let check = |process, user| check(Peer { process, user }, own, &servers);
+    assert_eq!(check(Some(parent), own), Ok(()));
+    assert!(check(Some(parent), own + 1).is_err());
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-    let own = check(Peer { process: child.id(), user });
+    let of_child = check(Some(child.id()), own);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(own.is_err() && check(Peer { process: std::process::id(), user }).is_err());
+    assert!(of_child.is_err() && check(Some(std::process::id()), own).is_err());
+    assert!(check(Some(child.id()), own).is_err() && check(None, own).is_err(), "it is not there");
+    assert_eq!(check(None, 0), Ok(()), "root's processes may be hidden");
 }
 
 #[test]

@@ -41,6 +41,9 @@ pub fn run_worker(arguments: &[String]) -> Result<(), WorkerError> {
         Some((spawner::NAME, more)) => return spawner::run(more),
         _ => {}
     }
+    // What a process of this one leaves must have no more say than this one: see control/mod.rs. It
+    // is not reaped: engines start processes that start others only where this one ends if they do.
+    let _ = os::programs::adopt_orphans();
     let task = Task::parse(arguments)?;
     report::hand_to_supervisor(Arc::clone(&task.uplink));
     let own = WorkerProgram::started_with(arguments);

@@ -24,9 +24,10 @@ pub(crate) use predecessor::Predecessor;
 pub(crate) use successor::{Refusal, Successor};
 
 /// The environment variable by which a successor knows what it was given: the form of the messages,
-/// the process that follows, and the numbers of two descriptors, the socket and what is to be its
-/// standard error. It stays in the successor's environment, so that a server which a program of
-/// that starts has it as well, but not such a parent.
+/// the process that it follows, the numbers of two descriptors, the socket and what is to be its
+/// standard error, and the processes that the one before has followed. It stays in the successor's
+/// environment, so that a server which a program of that starts has it as well, but not such a
+/// parent.
 const VARIABLE: &str = "ROPEWALK_UPGRADE";
 
 /// The form of the messages: others are not understood.

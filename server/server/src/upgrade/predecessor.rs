@@ -4,9 +4,11 @@ use std::env;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::parent_id;
+use std::process;
 use std::thread;
 
 use os::passing;
+use os::process::Identity;
 use os::socket::{Readiness, wait_ready};
 
 use super::{
@@ -19,7 +21,11 @@ use crate::passage::Landing;
 const LISTENERS_US: u64 = 10_000_000;
 
 /// The server in whose place this one comes.
-pub(crate) struct Predecessor(OwnedFd);
+pub(crate) struct Predecessor {
+    socket: OwnedFd,
+    /// It, and those before it that still drain.
+    pub(crate) servers: Vec<Identity>,
+}
 
 impl Predecessor {
     /// The predecessor; none unless this program was started to come in its place. Standard error
@@ -32,9 +38,11 @@ impl Predecessor {
         let failed =
             |why: &dyn std::fmt::Display| format!("cannot come in a server's place: {why}");
         let words: Vec<&str> = given.split(' ').collect();
-        let (socket, errors) = match &words[..] {
-            &[FORM, process, socket, errors] if process == parent_id().to_string() => {
-                (socket, errors)
+        let (socket, errors, former) = match &words[..] {
+            &[FORM, process, socket, errors, ref former @ ..]
+                if process == parent_id().to_string() =>
+            {
+                (socket, errors, [&[process], former].concat())
             }
             [FORM, ..] => return Ok(None), // it was left in the environment by another
             _ => {
@@ -47,7 +55,7 @@ impl Predecessor {
         };
         let socket = take(socket)?;
         os::inheritance::become_standard_error(take(errors)?).map_err(|why| failed(&why))?;
-        Ok(Some(Self(socket)))
+        Ok(Some(Self { socket, servers: ancestors(&former) }))
     }
 
     /// Its listening sockets, with their descriptions.
@@ -59,7 +67,7 @@ impl Predecessor {
         let mut listeners = Vec::new();
         loop {
             let broken = || io::Error::other("the server that is to be followed says no more");
-            match receive(self.0.as_fd(), until_us)?.ok_or_else(broken)? {
+            match receive(self.socket.as_fd(), until_us)?.ok_or_else(broken)? {
                 Message { kind: LISTENER, text, descriptor: Some(socket) } => {
                     listeners.push((String::from_utf8_lossy(&text).into_owned(), socket));
                 }
@@ -83,7 +91,7 @@ impl Predecessor {
     /// If this fails, the predecessor has gone, or takes this process for one that hangs.
     fn say(&self, message: &[u8]) {
         let message = &message[..message.len().min(MESSAGE_BYTES_MAX)];
-        let _ = passing::send_with(self.0.as_fd(), message, None);
+        let _ = passing::send_with(self.socket.as_fd(), message, None);
     }
 
     /// Has a thread go on with the connections that come, until the predecessor has ended.
@@ -92,9 +100,17 @@ impl Predecessor {
     /// There is no thread.
     pub(crate) fn take_connections(self, taker: Taker, landing: Landing) -> io::Result<()> {
         let take = move || {
-            let wait = || wait_ready(self.0.as_fd(), Readiness::Readable, u64::MAX).is_ok();
-            while wait() && landing.take_all(self.0.as_fd(), taker.get().as_slice()) {}
+            let wait = || wait_ready(self.socket.as_fd(), Readiness::Readable, u64::MAX).is_ok();
+            while wait() && landing.take_all(self.socket.as_fd(), taker.get().as_slice()) {}
         };
         thread::Builder::new().name("passage".into()).spawn(take).map(|_| ())
     }
+}
+
+/// Those of these processes that this one descends from: the number of another may be that of one
+/// that has come after it.
+fn ancestors(numbers: &[&str]) -> Vec<Identity> {
+    let found = numbers.iter().filter_map(|number| Identity::of(number.parse().ok()?));
+    let is_ancestor = |it: &Identity| os::process::descends_from(process::id(), &[*it]);
+    found.filter(|it| is_ancestor(it) == Some(true)).collect()
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicUsize;
 
 use os::errors::Cause;
 use os::passing;
+use os::process::Identity;
 use os::socket::{Readiness, wait_ready};
 
 use super::{
@@ -49,13 +50,18 @@ impl Refusal {
 }
 
 impl Successor {
-    /// Starts a program with the arguments of this one, and waits until it serves.
+    /// Starts a program with the arguments of this one, and waits until it serves. `former` are the
+    /// servers in whose place this one has come.
     ///
     /// # Errors
     /// It does not serve in time. It has ended then.
-    pub(crate) fn start(program: &Path, listeners: &[(String, OwnedFd)]) -> Result<Self, Refusal> {
+    pub(crate) fn start(
+        program: &Path,
+        former: &[Identity],
+        listeners: &[(String, OwnedFd)],
+    ) -> Result<Self, Refusal> {
         let failed = |why| Refusal::new(format!("cannot start {}: {why}", program.display()));
-        let (ours, mut child, mut said) = spawn(program).map_err(failed)?;
+        let (ours, mut child, mut said) = spawn(program, former).map_err(failed)?;
         let until_us = os::clock::now() + READY_US;
         let answer = pass(ours.as_fd(), listeners, until_us)
             .and_then(|()| receive(ours.as_fd(), until_us))
@@ -114,13 +120,14 @@ impl Successor {
 }
 
 /// Starts the program. Returns this end of the socket, and what it says.
-fn spawn(program: &Path) -> io::Result<(OwnedFd, Child, PipeReader)> {
+fn spawn(program: &Path, former: &[Identity]) -> io::Result<(OwnedFd, Child, PipeReader)> {
     let (theirs, ours) = passing::message_pair(16 * MESSAGE_BYTES_MAX)?;
     let errors = io::stderr().as_fd().try_clone_to_owned()?;
     let (said, says) = io::pipe()?;
     let mut command = Command::new(program);
     let numbers = [theirs.as_raw_fd(), errors.as_raw_fd()];
-    let given = format!("{FORM} {} {} {}", std::process::id(), numbers[0], numbers[1]);
+    let former: String = former.iter().map(|it| format!(" {}", it.number)).collect();
+    let given = format!("{FORM} {} {} {}{former}", std::process::id(), numbers[0], numbers[1]);
     command.args(env::args_os().skip(1)).env(VARIABLE, given).stderr(says);
     os::inheritance::pass_on(&mut command, vec![theirs, errors]);
     let child = command.spawn()?;
