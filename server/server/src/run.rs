@@ -282,10 +282,7 @@ impl<'l> Serving<'l> {
         let answer = match &request.asked {
             Asked::Status => Answer::done(self.server().status()),
             Asked::Reload => self.reload(signals)?,
-            Asked::Change(more) => {
-                let settings = [&self.changed[..], more].concat();
-                self.change(settings, signals)?
-            }
+            Asked::Change(more) => self.change(last_of_each_key(&self.changed, more), signals)?,
             Asked::Upgrade => {
                 let (answer, end) = self.upgrade(signals)?;
                 request.answer(answer);
@@ -380,6 +377,19 @@ impl<'l> Serving<'l> {
         lines.push(format!("it is the process {process}"));
         Ok((Answer::done(lines), Some(End::Followed(passage))))
     }
+}
+
+/// Settings of which `more` come later: of each key the last, since that is the one that counts.
+fn last_of_each_key(settings: &[String], more: &[String]) -> Vec<String> {
+    fn key(setting: &str) -> &str {
+        setting.split('=').next().unwrap_or_default().trim()
+    }
+    let mut last = settings.to_vec();
+    for setting in more {
+        last.retain(|former| key(former) != key(setting));
+        last.push(setting.clone());
+    }
+    last
 }
 
 /// The line about settings that were changed until now.
