@@ -38,7 +38,7 @@ const REQUEST_BYTES_MAX: u64 = 64 << 10;
 /// The number of clients at a time; others wait at the socket.
 const CLIENTS_MAX: usize = 8;
 
-/// How long a client may take to send its request, or to take the answer.
+/// How long a client may take to send all of its request, or to take all of the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a server can be asked.
@@ -219,10 +219,8 @@ impl Drop for Control {
 /// Has one request answered.
 fn serve(client: &UnixStream, pass_on: &Sender<Request>, wake: &Wake) -> io::Result<()> {
     client.set_nonblocking(false)?;
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
     let (writing, written) = channel();
-    let words = read_words(client)?;
+    let words = read_words(Timed::new(client))?;
     if words.as_ref().is_some_and(Vec::is_empty) {
         return Ok(()); // it has looked whether somebody answers
     }
@@ -238,7 +236,7 @@ fn serve(client: &UnixStream, pass_on: &Sender<Request>, wake: &Wake) -> io::Res
         }
     };
     // The client may have gone.
-    let outcome = write_answer(client, &answer);
+    let outcome = write_answer(Timed::new(client), &answer);
     drop(writing);
     outcome.or_else(|why| match why.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
@@ -268,7 +266,7 @@ fn refuse(client: &UnixStream, why: &str) {
 }
 
 /// Reads the words of a request; none if they are too many, not whole, or no text.
-fn read_words(client: &UnixStream) -> io::Result<Option<Vec<String>>> {
+fn read_words(client: impl Read) -> io::Result<Option<Vec<String>>> {
     let mut bytes = Vec::new();
     client.take(REQUEST_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     let is_whole = bytes.len() as u64 <= REQUEST_BYTES_MAX;
@@ -277,9 +275,47 @@ fn read_words(client: &UnixStream) -> io::Result<Option<Vec<String>>> {
     Ok(words.collect::<Result<_, _>>().ok().filter(|_| is_whole && *last == 0))
 }
 
-fn write_answer(mut client: &UnixStream, answer: &Answer) -> io::Result<()> {
+fn write_answer(mut client: impl Write, answer: &Answer) -> io::Result<()> {
     let lines: String = answer.lines.iter().map(|line| format!("{line}\n")).collect();
     client.write_all(format!("{lines}\0{}", answer.status).as_bytes())
+}
+
+/// A client that has a time until which all of its bytes must have come, or been taken.
+struct Timed<'s> {
+    stream: &'s UnixStream,
+    until_us: u64,
+}
+
+impl<'s> Timed<'s> {
+    fn new(stream: &'s UnixStream) -> Self {
+        Self { stream, until_us: os::clock::now() + PATIENCE.as_micros() as u64 }
+    }
+
+    /// What is left of the time.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        match self.until_us.saturating_sub(os::clock::now()) {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            us => Ok(Some(Duration::from_micros(us))),
+        }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Asks the server at this socket.

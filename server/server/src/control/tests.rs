@@ -1,5 +1,7 @@
 //! The rules of who may ask, and what a request is.
 
+use os::socket::{Readiness, wait_ready};
+
 use super::*;
 
 #[test]
@@ -30,13 +32,42 @@ fn what_is_asked_are_words_and_others_are_not() {
     }
 }
 
+fn by_then(stream: &UnixStream, in_us: u64) -> Timed<'_> {
+    Timed { stream, until_us: os::clock::now() + in_us }
+}
+
+#[test]
+fn a_request_has_one_deadline_however_it_comes() {
+    let (mut client, server) = UnixStream::pair().unwrap();
+    let sending = thread::spawn(move || {
+        for _ in 0..1000 {
+            let waited = wait_ready(client.as_fd(), Readiness::Readable, 10);
+            if waited.is_ok_and(|has_ended| has_ended) || client.write_all(b"a").is_err() {
+                return;
+            }
+        }
+    });
+    let read = read_words(by_then(&server, 100_000));
+    drop(server);
+    sending.join().unwrap();
+    assert!(read.is_err(), "{read:?}");
+}
+
+#[test]
+fn an_answer_has_a_deadline() {
+    let (client, server) = UnixStream::pair().unwrap();
+    let answer = Answer::done(vec!["x".repeat(4 << 20)]);
+    assert!(write_answer(by_then(&server, 100_000), &answer).is_err(), "nobody takes it");
+    drop(client);
+}
+
 #[test]
 fn a_request_is_words_that_end() {
     let read = |bytes: &[u8]| {
         let (mut client, server) = UnixStream::pair().unwrap();
         let bytes = bytes.to_vec();
         let sending = thread::spawn(move || client.write_all(&bytes));
-        let words = read_words(&server).unwrap();
+        let words = read_words(by_then(&server, 60_000_000)).unwrap();
         drop(server);
         let _ = sending.join().unwrap(); // what is too long is not taken
         words
