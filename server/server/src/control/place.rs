@@ -4,7 +4,6 @@
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// The permissions of the folder: nobody else can enter it.
@@ -46,10 +45,17 @@ fn running(folder: &Path) -> Vec<(u32, PathBuf)> {
         let number = entry.file_name().to_str()?.strip_suffix(SUFFIX)?.parse().ok()?;
         Some((number, entry.path()))
     });
-    let mut running: Vec<_> =
-        sockets.filter(|(_, path)| UnixStream::connect(path).is_ok()).collect();
+    let mut running: Vec<_> = sockets.filter(|(_, path)| listens(path).is_ok()).collect();
     running.sort();
     running
+}
+
+/// Whether somebody listens at this socket, which is not waited for.
+fn listens(socket: &Path) -> io::Result<()> {
+    match os::socket::connect_unix(socket) {
+        Err(why) if why.kind() != io::ErrorKind::WouldBlock => Err(why),
+        _ => Ok(()),
+    }
 }
 
 /// The place for the socket of this process.
@@ -107,12 +113,37 @@ pub(super) fn remove_if_empty(socket: &Path) {
 fn remove_left_over(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_socket = entry.file_name().to_str().is_some_and(|name| name.ends_with(SUFFIX));
-        let refused = || {
-            let connected = UnixStream::connect(entry.path());
-            connected.is_err_and(|why| why.kind() == io::ErrorKind::ConnectionRefused)
-        };
-        if is_socket && refused() {
+        let is_refused = |why: io::Error| why.kind() == io::ErrorKind::ConnectionRefused;
+        if is_socket && listens(&entry.path()).is_err_and(is_refused) {
             let _ = fs::remove_file(entry.path()); // another server may have done so
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A server that does not accept, as one that was stopped, holds nobody up, and is there.
+    #[test]
+    fn a_server_whose_backlog_is_full_is_not_waited_for() {
+        let folder = testkit::Temporary::new();
+        let path = folder.path().join(format!("7{SUFFIX}"));
+        let _listener = UnixListener::bind(&path).unwrap();
+        // What has connected stays in the backlog.
+        while os::socket::connect_unix(&path).is_ok() {}
+        let (tell, told) = channel();
+        let looked_in = folder.path().to_owned();
+        thread::spawn(move || {
+            remove_left_over(&looked_in);
+            let _ = tell.send(running(&looked_in));
+        });
+        let found = told.recv_timeout(Duration::from_secs(20)).expect("it waits");
+        assert_eq!(found, [(7, path)]);
     }
 }
