@@ -25,7 +25,7 @@ pub mod whole_file;
 
 pub use emphasis::Emphasis;
 pub use outcome::{
-    Failure, UNDECIDED, UNFINISHED, exit_code, notify, print, renamed, takes_stdout,
+    Failure, UNDECIDED, UNFINISHED, escaped, exit_code, notify, print, renamed, takes_stdout,
 };
 pub use parser_error::{exit_code_of_parser, faults_of_values, refusal};
 pub use progress_line::ProgressLine;

@@ -62,9 +62,9 @@ pub fn notify(message: &str) {
     let _ = io::stderr().write_all(format!("{program} {}\n", escaped(message)).as_bytes());
 }
 
-/// A message without control characters, with which a file's name could end the line or set the
-/// terminal.
-fn escaped(message: &str) -> String {
+/// A message without control characters, with which a file's name, or what another process says,
+/// could end the line or set the terminal.
+pub fn escaped(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for letter in message.chars() {
         match letter.is_control() {

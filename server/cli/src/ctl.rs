@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use command::{Failure, notify, print};
+use command::{Failure, escaped, notify, print};
 use server::control::{Answer, Asked, Found, ask, find};
 
 use crate::arguments::{Ctl, Request};
@@ -23,7 +23,7 @@ pub(crate) fn execute(ctl: &Ctl) -> Result<(), Failure> {
     let failed = |why| Failure::Operation(format!("{}: {why}", socket.display()));
     let Answer { lines, status } = ask(&socket, &asked).map_err(failed)?;
     if status == 0 {
-        return print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+        return print(&lines.iter().map(|line| escaped(line) + "\n").collect::<String>());
     }
     lines.iter().for_each(|line| notify(line));
     Err(Failure::Reported(status))
@@ -51,5 +51,9 @@ fn found(process: Option<u32>) -> Result<PathBuf, Failure> {
             let list = list.join(", ");
             Err(Failure::Usage(format!("several servers run, {list}: choose one (--pid)")))
         }
+        Found::Open(folder) => Err(Failure::Operation(format!(
+            "{} is not asked: it must be this user's directory, which nobody else may write",
+            folder.display()
+        ))),
     }
 }

@@ -4,8 +4,10 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use testkit::server_process::{ServerProcess, serve};
 use testkit::{Temporary, install_script, wait_until};
@@ -410,4 +412,72 @@ fn without_a_private_folder_there_is_no_control_socket() {
     assert_eq!(place.ctl(&["status"]).0, 1);
     assert_eq!(server.status("/"), 200);
     server.stop();
+}
+
+/// In a folder that anybody can make, as one in `/tmp`, anybody may pretend to be a server.
+#[test]
+fn a_socket_in_a_folder_of_others_is_not_asked() {
+    let place = Place::new();
+    fs::create_dir(place.runtime()).unwrap();
+    let impostor = UnixListener::bind(format!("{}/1.control", place.runtime())).unwrap();
+    thread::spawn(move || {
+        while let Ok((mut client, _)) = impostor.accept() {
+            let _ = client.write_all(b"serving whatever you like\n\x000");
+        }
+    });
+    let check_not_asked = |command: &mut Command| {
+        let (status, out, err) = testkit::finished(command.args(["ctl", "reload"]));
+        assert_eq!((status, &*out), (1, ""), "{err}");
+        assert!(err.contains("/run is not asked: ") && err.lines().count() == 1, "{err}");
+    };
+    for mode in [0o770, 0o702] {
+        fs::set_permissions(place.runtime(), fs::Permissions::from_mode(mode)).unwrap();
+        check_not_asked(&mut place.command());
+    }
+    fs::set_permissions(place.runtime(), fs::Permissions::from_mode(0o777)).unwrap();
+    let link = place.path("link/run");
+    fs::create_dir(place.path("link")).unwrap();
+    symlink(place.runtime(), &link).unwrap();
+    check_not_asked(place.command().env("RUNTIME_DIRECTORY", link));
+    if !testkit::has(&testkit::tools::SETPRIV) {
+        return;
+    }
+    if !testkit::is_root() {
+        return testkit::skip("a folder of another user", testkit::NEEDS_ROOT);
+    }
+    fs::set_permissions(place.runtime(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = place.command_of(Path::new("setpriv"));
+    check_not_asked(command.args(["--reuid", "65534", "--clear-groups", ROPEWALK]));
+}
+
+/// A service has a folder of its user, which root may ask for as well.
+#[test]
+fn root_asks_the_servers_of_others() {
+    if !testkit::is_root() {
+        return testkit::skip("a folder of another user", testkit::NEEDS_ROOT);
+    }
+    let place = Place::new();
+    let server = place.serve(&[]);
+    chown(place.runtime(), Some(65534), None).unwrap();
+    assert_eq!(place.ctl(&["status"]).0, 0);
+    server.stop();
+}
+
+#[test]
+fn what_a_server_answers_does_not_set_the_terminal() {
+    let place = Place::new();
+    let socket = place.path("socket");
+    let server = UnixListener::bind(&socket).unwrap();
+    let answering = thread::spawn(move || {
+        for status in ["0", "1"] {
+            let (mut client, _) = server.accept().unwrap();
+            client.read_to_end(&mut Vec::new()).unwrap();
+            write!(client, "one\x1b[2J\ntwo\r\n\0{status}").unwrap();
+        }
+    });
+    let [done, failed] = [0, 1].map(|_| place.ctl(&["--socket", &socket, "status"]));
+    answering.join().unwrap();
+    assert_eq!(done, (0, "one\\u{1b}[2J\ntwo\n".into(), String::new()));
+    assert_eq!(failed.0, 1);
+    assert!(failed.2.contains("one\\u{1b}[2J\n"), "{failed:?}");
 }

@@ -21,13 +21,19 @@ pub enum Found {
     None,
     /// There are several: the numbers of their processes.
     Several(Vec<u32>),
+    /// Others could have put sockets into this folder, in which they would be.
+    Open(PathBuf),
 }
 
 /// Finds the control socket of the only server of this user that runs; or that of the process with
 /// this number.
 #[must_use]
 pub fn find(process: Option<u32>) -> Found {
-    let mut running = running(&folder());
+    let folder = folder();
+    if is_open_to_others(&folder) {
+        return Found::Open(folder);
+    }
+    let mut running = running(&folder);
     if let Some(number) = process {
         running.retain(|(process, _)| *process == number);
     }
@@ -36,6 +42,17 @@ pub fn find(process: Option<u32>) -> Found {
         1 => Found::One(running.remove(0).1),
         _ => Found::Several(running.into_iter().map(|(process, _)| process).collect()),
     }
+}
+
+/// Whether others may have put something into this folder, or have made it: anybody can do so in
+/// `/tmp`. Root asks the servers of all users, whose folders are where root has them made.
+fn is_open_to_others(folder: &Path) -> bool {
+    const OTHERS_MAY_WRITE: u32 = 0o022;
+    let own = os::process::user_id();
+    fs::symlink_metadata(folder).is_ok_and(|found| {
+        let is_ours = found.is_dir() && (found.uid() == own || own == 0);
+        !is_ours || found.mode() & OTHERS_MAY_WRITE != 0
+    })
 }
 
 /// The servers that answer at a socket in this folder.
