@@ -2,6 +2,8 @@
 
 use crate::accounting::{self, Scheduled};
 use crate::call::check;
+use crate::errors::Cause;
+use crate::socket::{Readiness, wait_ready};
 use rustix::process::{
     Pid, Signal, geteuid, getppid, set_parent_process_death_signal, test_kill_process,
 };
@@ -10,7 +12,7 @@ use rustix::thread::set_current_timer_slack;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// The kernel's release as `uname -r` prints it.
@@ -45,22 +47,54 @@ impl Peer {
     /// It is no socket.
     pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
         // Not by rustix, in which a number of 0 is no valid value.
-        let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
-        let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: both pointers are to live, writable values of this frame, and `length` is the
-        // size of the first, which is all integers.
-        check(unsafe {
-            libc::getsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                (&raw mut found).cast(),
-                &raw mut length,
-            )
-        })?;
+        let nobody = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        // SAFETY: the value of the option is a ucred, which is all integers.
+        let found = unsafe { socket_option(socket, libc::SO_PEERCRED, nobody)? };
         let process = (found.pid != 0).then_some(found.pid.cast_unsigned());
         Ok(Self { process, user: found.uid })
     }
+
+    /// Whether the process at the other end of this socket has ended since: its number may be
+    /// another's then. None where the kernel cannot tell (before Linux 6.5), or has no descriptor.
+    #[must_use]
+    pub fn has_ended(socket: BorrowedFd<'_>) -> Option<bool> {
+        // SAFETY: the value of the option is the number of a descriptor.
+        let number = match unsafe { socket_option(socket, libc::SO_PEERPIDFD, -1) } {
+            Ok(number) => number,
+            Err(why) => {
+                let cause = Cause::from_error(&why);
+                let is_unknown = cause == Cause::NoSuchOption || cause.is_exhaustion();
+                return (!is_unknown).then_some(true); // it is no process any more
+            }
+        };
+        // SAFETY: the kernel has opened it for this call, and nobody else has it.
+        let process = unsafe { OwnedFd::from_raw_fd(number) };
+        Some(wait_ready(process.as_fd(), Readiness::Readable, 0).unwrap_or(true))
+    }
+}
+
+/// Reads an option of a socket.
+///
+/// # Safety
+/// The option's value must be a valid `T` as it is, and no longer.
+unsafe fn socket_option<T>(
+    socket: BorrowedFd<'_>,
+    option: libc::c_int,
+    mut value: T,
+) -> io::Result<T> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: both pointers are to live, writable values of this frame, and `length` is the size of
+    // the first.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(value)
 }
 
 /// A process, and none that gets its number later.
@@ -218,6 +252,35 @@ mod tests {
 
     use std::fs;
     use std::os::unix::fs::MetadataExt;
+    use std::os::unix::net::UnixListener;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_peer_that_has_ended_is_known_to_have() {
+        if !testkit::has(&testkit::tools::PYTHON) {
+            return;
+        }
+        let folder = testkit::Temporary::new();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let connect = "import socket, sys; s = socket.socket(socket.AF_UNIX); \
+                       s.connect(sys.argv[1]); sys.stdin.read()";
+        let mut child = Command::new("python3");
+        let child = child.args(["-c", connect]).arg(&path).stdin(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        let alone = Peer { process: Some(child.id()), user: user_id() };
+        assert_eq!(Peer::of(socket.as_fd()).unwrap(), alone);
+        let is_known = Peer::has_ended(socket.as_fd());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        match is_known {
+            None => testkit::leave_out("processes of peers", "the kernel is older than 6.5"),
+            before => {
+                assert_eq!((before, Peer::has_ended(socket.as_fd())), (Some(false), Some(true)));
+            }
+        }
+    }
 
     #[test]
     fn the_release_is_what_proc_says() {
@@ -243,7 +306,7 @@ mod tests {
     fn a_child_counts_once_it_has_been_waited_for() {
         let count = "n=0; while [ $n -lt 20000 ]; do n=$((n + 1)); done";
         let (user_before, system_before) = cpu_times_of_children();
-        std::process::Command::new("sh").args(["-c", count]).status().unwrap();
+        Command::new("sh").args(["-c", count]).status().unwrap();
         let (user, system) = cpu_times_of_children();
         assert!(user + system > user_before + system_before + Duration::from_millis(1));
     }

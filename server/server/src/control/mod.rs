@@ -176,7 +176,12 @@ impl Control {
     /// Whether the process that has connected may ask.
     fn check(&self, client: &UnixStream) -> Result<(), &'static str> {
         let peer = Peer::of(client.as_fd()).map_err(|_| "it is not known who asks")?;
-        check(peer, os::process::user_id(), &self.servers)
+        let own = os::process::user_id();
+        check(peer, own, &self.servers)?;
+        match peer.user == own && Peer::has_ended(client.as_fd()) == Some(true) {
+            true => Err(UNSEEN), // what was seen may have been another with its number
+            false => Ok(()),
+        }
     }
 
     /// Has a thread read what a client asks.
@@ -244,6 +249,9 @@ fn serve(client: &UnixStream, pass_on: &Sender<Request>, wake: &Wake) -> io::Res
     })
 }
 
+/// Why a process may not ask of which nothing is known.
+const UNSEEN: &str = "a process that /proc does not show may not control it";
+
 /// Whether this process may ask a server of the user `own`.
 fn check(peer: Peer, own: u32, servers: &[Identity]) -> Result<(), &'static str> {
     match peer.user {
@@ -254,7 +262,7 @@ fn check(peer: Peer, own: u32, servers: &[Identity]) -> Result<(), &'static str>
     match peer.process.and_then(|process| os::process::descends_from(process, servers)) {
         Some(false) => Ok(()),
         Some(true) => Err("a process of the server may not control it"),
-        None => Err("a process that /proc does not show may not control it"),
+        None => Err(UNSEEN),
     }
 }
 
