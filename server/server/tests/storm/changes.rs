@@ -1,6 +1,6 @@
 //! Changes of the architecture in a storm: from every engine to every engine and to itself, while
 //! two thousand clients check every byte. Nobody is closed, reset or cut short because of a change,
-//! and nothing of the former engines is left.
+//! each request is in the log once, and nothing of the former engines is left.
 
 use std::time::Duration;
 use std::{fs, thread};
@@ -10,7 +10,10 @@ use server::config::Config;
 use testkit::{Temporary, circuit};
 
 use crate::storm::{CLIENTS, config, files, storm_on};
-use crate::swarm::Swarm;
+use crate::swarm::{Requests, Swarm};
+
+/// The files of the access log, to which configurations write in turn.
+const LOGS: [&str; 2] = ["even.log", "odd.log"];
 
 /// The time between two changes.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -48,7 +51,12 @@ fn change_in_a_storm(kinds: &[(&str, &[&str])]) {
     os::limits::raise_descriptor_limit().unwrap();
     let (directory, files) = files();
     let before = crate::Open::now();
-    let configs: Vec<Config> = kinds.iter().map(|it| config_of(&directory, it)).collect();
+    let kinds = kinds.iter().zip(LOGS.iter().cycle());
+    let configs = kinds.map(|(kind, log)| {
+        let path = format!("log.path={}", directory.path().join(log).display());
+        config_of(&directory, kind, &["log.access=combined".into(), path])
+    });
+    let configs: Vec<Config> = configs.collect();
     let Some(first) = configs.first() else { return };
     let server = Server::start(first).unwrap();
     let swarm = Swarm::new(server.addresses()[0], &files, CLIENTS, 0xC4A6E);
@@ -59,7 +67,30 @@ fn change_in_a_storm(kinds: &[(&str, &[&str])]) {
         }
     });
     println!("{tally:?}");
+    check_logs(&directory, &tally.requests);
     before.assert_as_before("after the storm");
+}
+
+/// Each request that was answered is in one of the logs once, and none is there twice.
+fn check_logs(directory: &Temporary, requests: &Requests) {
+    let logs = LOGS.map(|log| fs::read_to_string(directory.path().join(log)).unwrap_or_default());
+    let mut lines: Vec<Vec<&str>> = vec![Vec::new(); requests.sent() as usize];
+    for line in logs.iter().flat_map(|log| log.lines()) {
+        // The other requests have no path: their heads are not complete.
+        if let Some((_, query)) = line.split_once('?') {
+            let number = query.split(' ').next().and_then(|number| number.parse().ok());
+            let number: usize = number.unwrap_or_else(|| panic!("no number: {line}"));
+            lines[number].push(line);
+        }
+    }
+    let wrong = |(number, (is_answered, lines)): (usize, (bool, &Vec<&str>))| {
+        let is_right = lines.len() == 1 || lines.is_empty() && !is_answered;
+        (!is_right).then(|| format!("{number}, answered: {is_answered}: {lines:?}"))
+    };
+    let all = requests.are_answered().zip(&lines).enumerate();
+    let wrong: Vec<String> = all.filter_map(wrong).collect();
+    let some = &wrong[..wrong.len().min(10)];
+    assert!(wrong.is_empty(), "{} requests are not in the log once: {some:#?}", wrong.len());
 }
 
 /// What this process has of the system, in numbers.
@@ -104,7 +135,7 @@ fn nothing_is_left_of_a_thousand_changes() {
     let _alone = crate::alone();
     let (directory, _) = files();
     let engines = crate::under_test::engines();
-    let configs = engines.iter().map(|spec| config_of(&directory, &(spec.name, &[])));
+    let configs = engines.iter().map(|spec| config_of(&directory, &(spec.name, &[]), &[]));
     let configs: Vec<Config> = configs.collect();
     let Some(first) = configs.first() else { return };
     let mut server = Server::start(first).unwrap();
@@ -125,10 +156,10 @@ fn nothing_is_left_of_a_thousand_changes() {
     server.stop_gracefully(Duration::from_secs(1)).unwrap();
 }
 
-fn config_of(directory: &Temporary, (name, knobs): &(&str, &[&str])) -> Config {
+fn config_of(directory: &Temporary, (name, knobs): &(&str, &[&str]), further: &[String]) -> Config {
     let knobs = knobs.iter().map(|knob| format!("engine.knobs.{knob}"));
     // What cannot be moved may take its time as well.
     let fixed = [format!("engine.name={name}"), "timeouts.drain_ms=600000".into()];
-    let set: Vec<String> = fixed.into_iter().chain(knobs).collect();
+    let set: Vec<String> = fixed.into_iter().chain(knobs).chain(further.to_vec()).collect();
     config(directory, &set)
 }

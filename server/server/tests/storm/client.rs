@@ -8,6 +8,8 @@ use workload::content::Content;
 
 /// A request: some bytes of a file.
 pub(crate) struct Wanted {
+    /// Its number among all requests of the storm, which its query says.
+    pub(crate) number: usize,
     pub(crate) name: String,
     pub(crate) from: u64,
     pub(crate) len: u64,
@@ -52,7 +54,8 @@ pub(crate) struct Client {
 /// The result of some received bytes.
 #[derive(Default)]
 pub(crate) struct Progress {
-    pub(crate) answered: u64,
+    /// The numbers of the requests whose responses are complete.
+    pub(crate) answered: Vec<usize>,
     pub(crate) body_bytes: u64,
 }
 
@@ -119,10 +122,10 @@ impl Client {
             progress.body_bytes += len as u64;
             self.body = Some(at + len as u64);
             if at + len as u64 == wanted.len {
+                progress.answered.push(wanted.number);
                 self.wanted.pop_front();
                 self.head.clear();
                 self.body = None;
-                progress.answered += 1;
             }
         }
         Ok(progress)

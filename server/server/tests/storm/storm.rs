@@ -134,6 +134,7 @@ pub(crate) fn storm_on(
     assert!(tally.failures.is_empty(), "{name}: {:#?}", tally.failures);
     let summary = summary.unwrap();
     assert!(!summary.aborted, "{name}: connections were cut off");
+    assert_eq!(summary.log_lines_dropped, 0, "{name}");
     add_up(name, &counters, &tally);
     tally
 }
@@ -148,8 +149,8 @@ fn add_up(name: &str, counters: &[Arc<Counters>], tally: &Tally) {
     let accepted = sum(|c| c.connections_accepted.get());
     assert!(accepted <= tally.connected, "{name}: accepted {accepted} of {}", tally.connected);
     let requests = sum(|c| c.requests.get());
-    let (answered, asked) = (tally.answered, tally.asked);
-    assert!((answered..=asked).contains(&requests), "{name}: {requests} requests, {tally:?}");
+    let (answered, sent) = (tally.requests.answered(), tally.requests.sent());
+    assert!((answered..=sent).contains(&requests), "{name}: {requests} requests, {tally:?}");
     let body_bytes = sum(|c| c.body_bytes.get());
     assert!(body_bytes >= tally.body_bytes, "{name}: {body_bytes} bytes of bodies, {tally:?}");
     let refused = sum(|c| c.responses[3].get() + c.responses[4].get());

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -27,10 +28,7 @@ const PATIENCE_US: u64 = 60_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) connected: u64,
-    /// Requests sent.
-    pub(crate) asked: u64,
-    /// Responses that arrived whole.
-    pub(crate) answered: u64,
+    pub(crate) requests: Requests,
     pub(crate) body_bytes: u64,
     /// Connections that clients broke off.
     pub(crate) aborted: u64,
@@ -39,6 +37,41 @@ pub(crate) struct Tally {
     /// Connections that it closed after a response that said so.
     pub(crate) told: u64,
     pub(crate) failures: Vec<String>,
+}
+
+/// The requests that were sent, by their numbers: whether the response has arrived whole.
+#[derive(Default)]
+pub(crate) struct Requests(Vec<bool>);
+
+impl Requests {
+    /// Adds one. Returns its number.
+    fn add(&mut self) -> usize {
+        self.0.push(false);
+        self.0.len() - 1
+    }
+
+    fn answer(&mut self, number: usize) {
+        self.0[number] = true;
+    }
+
+    pub(crate) fn sent(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    pub(crate) fn answered(&self) -> u64 {
+        self.are_answered().filter(|is_answered| *is_answered).count() as u64
+    }
+
+    /// Whether each was answered, in the order of their numbers.
+    pub(crate) fn are_answered(&self) -> impl Iterator<Item = bool> {
+        self.0.iter().copied()
+    }
+}
+
+impl fmt::Debug for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} sent, {} answered", self.sent(), self.answered())
+    }
 }
 
 /// All clients of a storm, driven by one thread through one epoll set.
@@ -81,12 +114,13 @@ impl Swarm {
     pub(crate) fn storm(&mut self, is_over: &AtomicBool) {
         (0..self.clients.len()).for_each(|index| self.connect(index));
         self.turn_until(u64::MAX, |_| is_over.load(Ordering::Acquire));
-        let is_enough =
-            |s: &mut Self| s.tally.answered >= ANSWERED_MIN && s.tally.aborted >= ABORTED_MIN;
+        let is_enough = |s: &mut Self| {
+            s.tally.requests.answered() >= ANSWERED_MIN && s.tally.aborted >= ABORTED_MIN
+        };
         self.turn_until(os::clock::now() + PATIENCE_US, is_enough);
         if !is_enough(self) {
-            let (answered, aborted) = (self.tally.answered, self.tally.aborted);
-            let failure = format!("in a minute only {answered} answers, {aborted} broken off");
+            let Tally { requests, aborted, .. } = &self.tally;
+            let failure = format!("in a minute only {requests:?}, {aborted} broken off");
             self.tally.failures.push(failure);
         }
         self.is_storming = false;
@@ -217,10 +251,10 @@ impl Swarm {
             true => format!("Range: bytes={from}-{}\r\n", from + len - 1),
             false => String::new(),
         };
-        let request = format!("GET /{name} HTTP/1.1\r\nHost: h\r\n{range}\r\n");
-        let wanted = Wanted { name, from: from as u64, len: len as u64, is_range };
+        let number = self.tally.requests.add();
+        let request = format!("GET /{name}?{number} HTTP/1.1\r\nHost: h\r\n{range}\r\n");
+        let wanted = Wanted { number, name, from: from as u64, len: len as u64, is_range };
         self.clients[index].wanted.push_back(wanted);
-        self.tally.asked += 1;
         request
     }
 
@@ -267,7 +301,7 @@ impl Swarm {
         let client = &mut self.clients[index];
         match client.take(&self.buffer[..n]) {
             Ok(progress) => {
-                self.tally.answered += progress.answered;
+                progress.answered.into_iter().for_each(|number| self.tally.requests.answer(number));
                 self.tally.body_bytes += progress.body_bytes;
             }
             Err(why) => return self.fail(index, &why),
