@@ -170,6 +170,13 @@ pub fn deal_among_first(listener: BorrowedFd<'_>, count: u32) -> io::Result<()> 
     attach_steering(listener, &mut [load(libc::SKF_AD_RANDOM), modulo, RETURN_LOADED])
 }
 
+/// Undoes [`attach_reuseport_cpu_steering`] and [`deal_among_first`]: the kernel deals connections
+/// out among all sockets on the address of `listener` (Linux 5.3 or newer).
+pub fn deal_as_usual(listener: BorrowedFd<'_>) -> io::Result<()> {
+    let unused: libc::c_int = 0;
+    set_option(listener, libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, &unused)
+}
+
 /// The last instruction of a steering program: the number of a socket is what was loaded.
 const RETURN_LOADED: libc::sock_filter = instruction(libc::BPF_RET | libc::BPF_A, 0);
 

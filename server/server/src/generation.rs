@@ -171,12 +171,9 @@ impl Lasting {
 
     /// Has workers that have started get their clients, and these services.
     fn settle(&mut self, settings: &Settings, renewal: Renewal) {
-        match self.listeners.settle(settings.socket.listeners) {
-            Ok(closed) => {
-                closed.iter().for_each(|at| report(&format!("no longer listening at {at}")));
-            }
-            Err(why) => report(&why.to_string()),
-        }
+        let (closed, refused) = self.listeners.settle(settings.socket.listeners);
+        closed.iter().for_each(|at| report(&format!("no longer listening at {at}")));
+        refused.iter().for_each(|why| report(&why.to_string()));
         let former = self.services.replace(renewal);
         if !former.is_empty() {
             self.former.push(former);

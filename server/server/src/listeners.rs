@@ -14,6 +14,7 @@ use os::socket::{self, ListenOptions};
 
 use crate::config::{Config, ConfigError, ListenAddress, ListenerMode, SocketSettings, item_key};
 use crate::layout::ListenerSet;
+use crate::report;
 use crate::start_error::{StartError, is_absent};
 
 /// How many ports are tried where the kernel chooses one: it may be free for IPv4 and taken for
@@ -42,10 +43,20 @@ struct Place {
     addresses: Vec<SocketAddr>,
     /// Rows of a socket for each address.
     rows: Vec<Vec<OwnedFd>>,
-    /// The number of rows, from the first on, that stay open if the start of workers fails. Rows
-    /// beyond them are new, and get no clients yet unless all are new.
-    settled: usize,
     /// Which row gets a client.
+    dealing: Dealing,
+    /// What the last layout wants of all rows; those that are settled get it when its workers have
+    /// started.
+    options: ListenOptions,
+    settled: Settled,
+}
+
+/// What stays of a place if the start of workers fails.
+#[derive(Debug)]
+struct Settled {
+    /// The number of rows, from the first on. Rows beyond them are new, and get no clients yet
+    /// unless all are new.
+    rows: usize,
     dealing: Dealing,
     options: ListenOptions,
 }
@@ -173,7 +184,7 @@ impl Listeners {
                 }
             }
         }
-        listeners.places.iter_mut().for_each(|place| place.settled = place.rows.len());
+        listeners.places.iter_mut().for_each(Place::note_settled);
         Ok(listeners)
     }
 
@@ -187,15 +198,9 @@ impl Listeners {
         let numbers: [u32; 3] = numbers.try_into().ok()?;
         let (index, row): (usize, usize) = (index.parse().ok()?, row.parse().ok()?);
         if index == self.places.len() {
-            let options = options(numbers);
-            self.places.push(Place {
-                configured: configured.parse().ok()?,
-                addresses: Vec::new(),
-                rows: Vec::new(),
-                settled: 0,
-                dealing: Dealing::from_word(dealing)?,
-                options,
-            });
+            let mut place = Place::new(configured.parse().ok()?, options(numbers));
+            place.dealing = Dealing::from_word(dealing)?;
+            self.places.push(place);
         }
         let place = self.places.get_mut(index)?;
         if row == place.rows.len() {
@@ -272,39 +277,34 @@ impl Listeners {
             self.places.push(Place::open(address, &options)?);
         }
         let place = &mut self.places[index];
-        place.grow(rows, &options)?;
-        if settings.listeners == ListenerMode::ReusePortCpu && place.settled == 0 {
+        place.options = options;
+        place.grow(rows)?;
+        if settings.listeners == ListenerMode::ReusePortCpu && place.settled.rows == 0 {
             place.deal(Dealing::ByCpu).map_err(StartError::DealtByCpu)?;
         }
         Ok(place)
     }
 
     /// Has the workers that have started get their clients. Returns the addresses that none of them
-    /// listens at any more: those that leave close them last.
-    ///
-    /// # Errors
-    /// The kernel refuses to deal clients out as configured.
-    pub(crate) fn settle(&mut self, mode: ListenerMode) -> Result<Vec<SocketAddr>, StartError> {
+    /// listens at any more, those that leave close them last; and what the kernel refuses of what
+    /// is configured.
+    pub(crate) fn settle(&mut self, mode: ListenerMode) -> (Vec<SocketAddr>, Vec<StartError>) {
         let mut closed = Vec::new();
         for index in (0..self.places.len()).rev().filter(|index| !self.used.contains(index)) {
             closed.extend(self.places.remove(index).addresses);
         }
-        for place in &mut self.places {
-            let wanted = match (mode, place.dealing) {
-                (ListenerMode::ReusePortCpu, _) => Dealing::ByCpu,
-                (_, Dealing::Kernel) => Dealing::Kernel,
-                _ => Dealing::First(place.rows.len()),
-            };
-            place.settled = place.rows.len();
-            place.deal(wanted).map_err(StartError::DealtByCpu)?;
-        }
-        Ok(closed)
+        let refused = self.places.iter_mut().flat_map(|place| place.settle(mode)).collect();
+        (closed, refused)
     }
 
-    /// Closes what was opened for workers that have not started. No client has been given to it.
+    /// Closes what was opened for workers that have not started, and has clients dealt out as
+    /// before. No client has been given to what was opened.
     pub(crate) fn give_back(&mut self) {
-        self.places.retain(|place| place.settled > 0);
-        self.places.iter_mut().for_each(|place| place.rows.truncate(place.settled));
+        self.places.retain(|place| place.settled.rows > 0);
+        let outcomes = self.places.iter_mut().map(Place::give_back);
+        for why in outcomes.filter_map(Result::err) {
+            report(&format!("clients are dealt out otherwise than before: {why}"));
+        }
     }
 
     /// Closes all of them here; the workers' copies stay open.
@@ -326,6 +326,18 @@ impl Listeners {
 }
 
 impl Place {
+    /// A place without a row.
+    fn new(configured: ListenAddress, options: ListenOptions) -> Self {
+        Self {
+            configured,
+            addresses: Vec::new(),
+            rows: Vec::new(),
+            dealing: Dealing::Kernel,
+            settled: Settled { rows: 0, dealing: Dealing::Kernel, options: options.clone() },
+            options,
+        }
+    }
+
     /// Opens the first row of an address.
     fn open(address: ListenAddress, options: &ListenOptions) -> Result<Self, StartError> {
         for _ in 1..PORTS_TRIED_MAX {
@@ -355,36 +367,62 @@ impl Place {
                 Err(why) => return Err(StartError::Listen { address: one, why }),
             }
         }
-        Ok(Self {
-            configured,
-            addresses,
-            rows: vec![row],
-            settled: 0,
-            dealing: Dealing::Kernel,
-            options: options.clone(),
-        })
+        Ok(Self { addresses, rows: vec![row], ..Self::new(configured, options.clone()) })
     }
 
     /// Adds rows until there are at least so many. Where clients come already, new rows get none.
-    fn grow(&mut self, rows: usize, options: &ListenOptions) -> Result<(), StartError> {
-        let failed = |address: SocketAddr| move |why| StartError::Listen { address, why };
-        if self.options != *options {
-            let sockets = self.rows.iter().flat_map(|row| row.iter().zip(&self.addresses));
-            for (listener, address) in sockets {
-                socket::change_options(listener.as_fd(), &self.options, options)
-                    .map_err(failed(*address))?;
-            }
-            self.options = options.clone();
-        }
-        if self.settled > 0 && self.rows.len() < rows {
-            self.deal(Dealing::First(self.settled)).map_err(StartError::NewListeners)?;
+    fn grow(&mut self, rows: usize) -> Result<(), StartError> {
+        if self.settled.rows > 0 && self.rows.len() < rows {
+            self.deal(Dealing::First(self.settled.rows)).map_err(StartError::NewListeners)?;
         }
         while self.rows.len() < rows {
-            let open = |at: &SocketAddr| socket::listen(*at, options).map_err(failed(*at));
+            let open = |&address: &SocketAddr| {
+                socket::listen(address, &self.options)
+                    .map_err(|why| StartError::Listen { address, why })
+            };
             let row = self.addresses.iter().map(open).collect::<Result<_, _>>()?;
             self.rows.push(row);
         }
         Ok(())
+    }
+
+    /// Has all rows get their clients, as they are configured. Returns what the kernel refuses.
+    fn settle(&mut self, mode: ListenerMode) -> Vec<StartError> {
+        let wanted = match (mode, self.dealing) {
+            (ListenerMode::ReusePortCpu, _) => Dealing::ByCpu,
+            (_, Dealing::Kernel) => Dealing::Kernel,
+            _ => Dealing::First(self.rows.len()),
+        };
+        let changed = self.change_options();
+        let dealt = self.deal(wanted).map_err(StartError::DealtByCpu);
+        self.note_settled();
+        [changed, dealt].into_iter().filter_map(Result::err).collect()
+    }
+
+    /// Changes the options of rows that were opened with others.
+    fn change_options(&self) -> Result<(), StartError> {
+        let Settled { rows, options: former, .. } = &self.settled;
+        if *former == self.options {
+            return Ok(());
+        }
+        let rows = self.rows.iter().take(*rows);
+        let mut sockets = rows.flat_map(|row| row.iter().zip(&self.addresses));
+        sockets.try_for_each(|(listener, &address)| {
+            socket::change_options(listener.as_fd(), former, &self.options)
+                .map_err(|why| StartError::Listen { address, why })
+        })
+    }
+
+    fn note_settled(&mut self) {
+        let (rows, dealing, options) = (self.rows.len(), self.dealing, self.options.clone());
+        self.settled = Settled { rows, dealing, options };
+    }
+
+    /// Is again as it was when it was settled.
+    fn give_back(&mut self) -> io::Result<()> {
+        self.rows.truncate(self.settled.rows);
+        self.options = self.settled.options.clone();
+        self.deal(self.settled.dealing)
     }
 
     /// Has clients dealt out in another way. That applies to all sockets at an address, so the
@@ -394,7 +432,7 @@ impl Place {
             return Ok(());
         }
         let attach = |listener: BorrowedFd<'_>| match dealing {
-            Dealing::Kernel => Ok(()),
+            Dealing::Kernel => socket::deal_as_usual(listener),
             Dealing::First(count) => socket::deal_among_first(listener, count as u32),
             Dealing::ByCpu => socket::attach_reuseport_cpu_steering(listener),
         };
@@ -432,6 +470,7 @@ fn listen_first(address: SocketAddr, options: &ListenOptions) -> io::Result<(Own
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
+    use std::thread;
 
     use super::*;
     use crate::config::Arguments;
@@ -461,14 +500,21 @@ mod tests {
         listeners.deal(config, &sets).unwrap()
     }
 
+    #[track_caller]
+    fn settle(listeners: &mut Listeners, mode: ListenerMode) {
+        let (_, refused) = listeners.settle(mode);
+        assert!(refused.is_empty(), "{refused:?}");
+    }
+
     /// The listeners of one worker, which has started, at a port that the kernel has chosen.
     fn of_one_worker() -> (Config, Listeners, Dealt) {
         let mut config = Config::load(&Arguments::default()).unwrap();
         config.settings.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        config.settings.socket.defer_accept_s = 0;
         let mut listeners =
             Listeners { inherited: Vec::new(), places: Vec::new(), used: Vec::new() };
         let one = deal(&mut listeners, &config, 1);
-        listeners.settle(ListenerMode::Auto).unwrap();
+        settle(&mut listeners, ListenerMode::Auto);
         (config, listeners, one)
     }
 
@@ -500,14 +546,75 @@ mod tests {
         listeners.give_back();
         assert_eq!(shares(&one), [200]);
         let three = deal(&mut listeners, &config, 3);
-        listeners.settle(ListenerMode::Auto).unwrap();
+        settle(&mut listeners, ListenerMode::Auto);
         assert!(shares(&three).iter().all(|&count| count >= 25));
         assert_eq!((three.addresses, three.sets.len()), (one.addresses, 3));
 
         let two = deal(&mut listeners, &config, 2);
-        listeners.settle(ListenerMode::Auto).unwrap();
+        settle(&mut listeners, ListenerMode::Auto);
         assert_eq!(two.sets.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
         assert!(shares(&two).iter().all(|&count| count >= 25));
+    }
+
+    #[test]
+    fn options_of_listeners_change_when_workers_have_started() {
+        let (mut config, mut listeners, one) = of_one_worker();
+        config.settings.socket.defer_accept_s = 60;
+        deal(&mut listeners, &config, 1);
+        listeners.give_back();
+        assert_eq!(shares(&one), [200], "clients that send nothing");
+        deal(&mut listeners, &config, 1);
+        settle(&mut listeners, ListenerMode::Auto);
+        let _silent = TcpStream::connect(one.addresses[0]).unwrap();
+        let why = socket::accept(one.sets[0][0].as_fd()).unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    /// Another listener at the same address gets clients only if the kernel decides.
+    #[test]
+    fn the_kernel_decides_again_when_more_workers_do_not_start() {
+        let (config, mut listeners, mut dealt) = of_one_worker();
+        deal(&mut listeners, &config, 3);
+        listeners.give_back();
+        let options = &listeners.places[0].options;
+        dealt.sets.push(vec![socket::listen(dealt.addresses[0], options).unwrap()]);
+        let counts = shares(&dealt);
+        assert!(counts.iter().all(|&count| count >= 50), "{counts:?}");
+    }
+
+    #[test]
+    fn clients_are_dealt_out_by_cpu_again_when_more_workers_do_not_start() {
+        let (mut config, mut listeners, _) = of_one_worker();
+        config.settings.socket.listeners = ListenerMode::ReusePortCpu;
+        let cpu = os::affinity::allowed_cpus()[0];
+        let workers = cpu + 2;
+        let dealt = deal(&mut listeners, &config, workers);
+        settle(&mut listeners, ListenerMode::ReusePortCpu);
+        deal(&mut listeners, &config, workers + 1);
+        listeners.give_back();
+        let of_that_cpu = || {
+            os::affinity::pin_thread(&[cpu]).unwrap();
+            shares(&dealt)
+        };
+        let counts = thread::scope(|scope| scope.spawn(of_that_cpu).join().unwrap());
+        assert_eq!(counts[cpu], 200, "{counts:?}");
+    }
+
+    /// The kernel deals nothing out at the first of two addresses: it has a socket to itself.
+    #[test]
+    fn an_address_at_which_the_kernel_refuses_leaves_the_others_settled() {
+        let (mut config, mut listeners, _) = of_one_worker();
+        listeners.places[0].rows = vec![vec![TcpListener::bind("127.0.0.1:0").unwrap().into()]];
+        let addresses = config.settings.listen.clone();
+        config.settings.partitions.listen = vec![addresses.clone(), addresses];
+        let sets = [0, 1, 1].map(|group| ListenerSet { group, port_offset: 0 });
+        listeners.deal(&config, &sets[..2]).unwrap();
+        settle(&mut listeners, ListenerMode::Auto);
+        listeners.deal(&config, &sets).unwrap();
+        let (_, refused) = listeners.settle(ListenerMode::ReusePortCpu);
+        assert!(matches!(refused[..], [StartError::DealtByCpu(_)]), "{refused:?}");
+        let other = &listeners.places[1];
+        assert_eq!((other.settled.rows, other.dealing), (2, Dealing::ByCpu));
     }
 
     #[test]
