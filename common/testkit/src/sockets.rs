@@ -7,6 +7,8 @@ use std::fs;
 pub const ESTABLISHED: u8 = 1;
 /// A first packet has been sent, and not answered yet.
 pub const SYN_SENT: u8 = 2;
+/// A first packet has come and been answered, and the client's next one is waited for.
+pub const SYN_RECEIVED: u8 = 3;
 /// Closed by the other side only.
 pub const CLOSE_WAIT: u8 = 8;
 
@@ -21,7 +23,8 @@ pub struct TcpSocket {
     pub state: u8,
     /// Bytes that the other side has not acknowledged.
     pub unsent: usize,
-    /// Bytes that this side has received and not read.
+    /// Bytes that this side has received and not read; the number of connections that wait to be
+    /// accepted, of a listener.
     pub unread: usize,
 }
 

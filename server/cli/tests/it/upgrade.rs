@@ -11,6 +11,7 @@ use std::thread;
 
 use os::guard::Guard;
 use testkit::server_process::{ServerProcess, serve};
+use testkit::sockets::{SYN_RECEIVED, TcpSocket, tcp_sockets};
 use testkit::{comes_true, install, install_script, wait_until};
 
 use crate::ctl::{Place, ROPEWALK, answer, ask};
@@ -109,11 +110,17 @@ fn no_client_notices_that_another_process_serves() {
         if (engines::find(name).unwrap().obstacle)().is_some() {
             return;
         }
-        let mut upgradable =
-            Upgradable::start(&["--engine", name, "--set", "timeouts.drain_ms=600000"], |_| {});
+        let settings = ["--set", "timeouts.drain_ms=600000", "--set", "socket.defer_accept_s=60"];
+        let arguments = [&["--engine", name], &settings[..]].concat();
+        let mut upgradable = Upgradable::start(&arguments, |_| {});
         let (server, address) = (upgradable.server.pid(), upgradable.server.address());
-        let (mut resting, mut silent) = (upgradable.server.connect(), upgradable.server.connect());
+        let mut resting = upgradable.server.connect();
         assert_eq!(ask(&mut resting, "/"), 200);
+        // The kernel keeps it in the handshake until its first bytes come.
+        let mut silent = upgradable.server.connect();
+        let port = silent.local_addr().unwrap().port();
+        let is_it = |it: &TcpSocket| it.remote_port == port && it.state == SYN_RECEIVED;
+        wait_until(|| tcp_sockets().iter().any(is_it));
         let mut slow = upgradable.server.connect();
         slow.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
         let has_ended = AtomicBool::new(false);

@@ -287,12 +287,10 @@ impl Obey<&'static AtomicU64> for Master {
         &mut self.obeyed
     }
 
-    /// Has the processes end with the next responses; others accept.
+    /// Has the processes end with the next responses. Others may accept at the listeners, or nobody
+    /// does.
     fn leave(&mut self) {
-        if !self.obeyed.is_closed {
-            self.pool.call_all();
-            self.close();
-        }
+        self.obeyed.is_closed = self.obeyed.is_closed || self.stop_accepting();
     }
 
     fn have_others_left(&self) -> bool {

@@ -16,15 +16,16 @@ use crate::parts::loops::connections::NO_UPSTREAM;
 
 impl RingLoop {
     /// Leaves the listeners to others, who accept there already. Returns false if that takes
-    /// another turn: accepts have to end, and connections that were accepted need a place.
+    /// another turn: accepts have to end, and connections that wait in a queue need a place. Those
+    /// that were accepted without one have it now: nobody else can take them.
     pub(super) fn leave_listeners(&mut self) -> bool {
         self.is_accepting = false;
         if !self.accepting.disarm(&mut self.ring) {
             return false;
         }
         let waiting = std::mem::take(&mut self.accepting.waiting);
-        waiting.into_iter().for_each(|socket| self.place(socket));
-        let is_left = accept_all(self) && self.accepting.waiting.is_empty();
+        waiting.into_iter().for_each(|socket| self.welcome(socket));
+        let is_left = accept_all(self);
         if is_left {
             self.accepting.close();
         }

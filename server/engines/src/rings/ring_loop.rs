@@ -359,14 +359,14 @@ impl RingLoop {
     }
 
     /// Finds a place for a connection, or has it wait for one.
-    pub(super) fn place(&mut self, socket: Descriptor) {
+    fn place(&mut self, socket: Descriptor) {
         match !self.is_full() || find_room(self, Shortage::Places) == Room::Made {
             true => self.welcome(socket),
             false => self.accepting.waiting.push_back(socket),
         }
     }
 
-    fn welcome(&mut self, socket: Descriptor) {
+    pub(super) fn welcome(&mut self, socket: Descriptor) {
         let Ok(peer) = self.peer_address(&socket) else { return }; // the client has gone already
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         self.worker.counters.connections_accepted.add(1);

@@ -146,8 +146,10 @@ impl Accept {
                 // Ends the pause, however long it was to be.
                 return self.listeners.resume(&self.epoll, Tick(u64::MAX));
             }
-            // The last rows do not wait for room: the request could be refused again and again.
-            self.closing.iter_mut().for_each(LastRows::abandon);
+            if !self.is_leaving() {
+                // The last rows do not wait: the request could be refused again and again.
+                self.closing.iter_mut().for_each(LastRows::abandon);
+            }
             self.handle_no_room(shortage);
         }
         self.listeners.resume(&self.epoll, now)
@@ -158,7 +160,7 @@ impl Accept {
         if self.shared.orders.is_issued(Order::Abort) {
             return true;
         }
-        let is_leaving = self.shared.orders.is_issued(Order::Leave);
+        let is_leaving = self.is_leaving();
         if self.closing.is_none()
             && (is_leaving || self.shared.orders.is_issued(Order::StopAccepting))
         {
@@ -167,6 +169,9 @@ impl Accept {
         let Some(mut last) = self.closing.filter(|_| self.requested.is_none()) else {
             return false;
         };
+        if is_leaving && self.listeners.next_check().is_some() {
+            return false; // there was no room, and is to be asked for again after the pause
+        }
         let is_over = last.take(self);
         self.closing = Some(last);
         if is_over && is_leaving {
@@ -178,6 +183,11 @@ impl Accept {
             }
         }
         is_over && self.closes_inbox()
+    }
+
+    /// Whether other engines may watch the listeners, and are to get the connections.
+    fn is_leaving(&self) -> bool {
+        self.shared.orders.is_issued(Order::Leave)
     }
 
     /// Takes no connections from other engines any more, unless some are on their way. Returns

@@ -19,7 +19,7 @@ use super::client::{self, Client};
 use super::runtime_state::RuntimeState;
 use crate::engine::Handed;
 use crate::parts::accept::admission::{
-    Admission, LastRows, Room, RowOutcome, Shortage, accept_row,
+    Admission, LastRows, Room, RowOutcome, Shortage, accept_all, accept_row,
 };
 use crate::parts::accept::listeners::Listeners;
 
@@ -77,11 +77,12 @@ impl Acceptor {
             }
             state.is_room_wanted.store(false, Ordering::Release);
         }
-        if state.is_leaving() {
-            return Ok(()); // each arrival has woken those who watch the listener, too
-        }
         let mut last = LastRows::default();
-        while !last.take(&mut queue) {
+        let mut is_over = || match state.is_leaving() {
+            true => accept_all(&mut queue),
+            false => last.take(&mut queue),
+        };
+        while !is_over() {
             nap().await;
         }
         Ok(())

@@ -19,6 +19,7 @@ mod listing;
 mod modes;
 mod open_files;
 mod overload;
+mod placed;
 mod processes;
 mod rings;
 mod sender;
