@@ -44,6 +44,8 @@ pub(crate) struct Lasting {
     pub(crate) open: Arc<AtomicUsize>,
     /// The budget of the error log, for workers in threads.
     pub(crate) errors: Budget,
+    /// The settings of the machine that a predecessor has changed.
+    pub(crate) interrupts: Vec<String>,
     /// The memory of worker processes that have ended, for others.
     ledgers: Vec<(OwnedFd, Ledger)>,
 }
@@ -113,17 +115,17 @@ impl Taker {
 impl Lasting {
     /// What a server begins with; with the listeners of its predecessor if it has one.
     pub(crate) fn new(predecessor: Option<&Predecessor>) -> Result<Self, StartError> {
-        let listeners = match predecessor {
+        let (listeners, interrupts) = match predecessor {
             Some(predecessor) => predecessor
-                .listeners()
-                .and_then(Listeners::take_over)
+                .legacy()
+                .and_then(|it| Ok((Listeners::take_over(it.listeners)?, it.settings)))
                 .map_err(StartError::system("follow the former server"))?,
-            None => Listeners::inherit()?,
+            None => (Listeners::inherit()?, Vec::new()),
         };
         let errors = Budget::new().map_err(StartError::system("begin the error log"))?;
         let (services, open) = (Services::default(), Arc::default());
         let (former, ledgers) = (Vec::new(), Vec::new());
-        Ok(Self { listeners, services, former, open, errors, ledgers })
+        Ok(Self { listeners, services, former, open, errors, interrupts, ledgers })
     }
 }
 

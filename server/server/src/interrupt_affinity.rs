@@ -1,8 +1,8 @@
 //! `partitions.set_irq_affinity`: what arrives at an interface is received by the CPUs of the
 //! partition that listens there. The interrupts of the interface are steered to them, and its
 //! receive queues spread over them (RPS). The settings are written when the server starts and put
-//! back when it ends; if it is killed, they stay. A setting that cannot be written is reported and
-//! left as it is.
+//! back when it ends, or when the last process ends that serves in its place; if it is killed, they
+//! stay. A setting that cannot be written is reported and left as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -46,6 +46,29 @@ impl InterruptAffinity {
             Err(why) => {
                 let line = format!("the addresses of interfaces cannot be read: {why}");
                 Self { changes: Vec::new(), lines: vec![line] }
+            }
+        }
+    }
+
+    /// The settings that were written, each as [`Self::take_over`] knows it in another process.
+    pub(crate) fn changes(&self) -> Vec<String> {
+        let shown = |it: &Change| format!("{}\n{}\n{}", it.before, it.ours, it.path.display());
+        self.changes.iter().map(shown).collect()
+    }
+
+    /// Leaves the settings to another process, which puts them back.
+    pub(crate) fn leave(&mut self) {
+        self.changes.clear();
+    }
+
+    /// Goes on in the place of another process, which has written these settings before: they are
+    /// put back to what was there before that, at once unless this process has written them too.
+    pub(crate) fn take_over(&mut self, changes: &[String]) {
+        let mut former = Self::default();
+        for change in changes.iter().filter_map(|text| Change::from_text(text)) {
+            match self.changes.iter_mut().find(|own| own.path == change.path) {
+                Some(own) => own.before = change.before,
+                None => former.changes.push(change),
             }
         }
     }
@@ -102,6 +125,12 @@ impl InterruptAffinity {
 }
 
 impl Change {
+    fn from_text(text: &str) -> Option<Self> {
+        let mut lines = text.splitn(3, '\n');
+        let (before, ours, path) = (lines.next()?.into(), lines.next()?.into(), lines.next()?);
+        Some(Self { path: path.into(), before, ours })
+    }
+
     /// Undoes the change, unless another program has written the file since.
     fn put_back(&self) -> Result<(), String> {
         let path = self.path.display();
@@ -239,5 +268,31 @@ mod tests {
         drop(set);
         assert_eq!(files.map(read), ["0-3", "0", "8\n"]);
         assert_eq!(read("net/eth0/queues/tx-0/xps_cpus"), "1\n");
+    }
+
+    /// The former process has written two settings, one of which this one has written again.
+    #[test]
+    fn a_process_that_follows_puts_back_what_there_was_at_first() {
+        let root = Temporary::new();
+        root.file("net/eth0/queues/rx-0/rps_cpus", "8\n");
+        root.file("net/eth1/queues/rx-0/rps_cpus", "10\n");
+        let folder = |name: &str| root.path().join(name);
+        let both = || {
+            let path = |name| folder(&format!("net/{name}/queues/rx-0/rps_cpus"));
+            ["eth0", "eth1"].map(|name| fs::read_to_string(path(name)).unwrap().trim().to_owned())
+        };
+        let set = |names: &[&str], cpu| {
+            let interfaces = names.iter().map(|name| (name.to_string(), BTreeSet::from([cpu])));
+            let set = |all| InterruptAffinity::set_below(&folder("net"), &folder("proc"), all);
+            set(&interfaces.collect())
+        };
+        let mut former = set(&["eth0", "eth1"], 0);
+        let mut next = set(&["eth0"], 1);
+        next.take_over(&former.changes());
+        former.leave();
+        drop(former);
+        assert_eq!(both(), ["2", "10"]);
+        drop(next);
+        assert_eq!(both(), ["8", "10"]);
     }
 }

@@ -237,6 +237,7 @@ impl<'l> Serving<'l> {
         let server = self.server();
         let (taker, open) = (server.taker(), server.open());
         predecessor.say_ready(taker.get().is_some(), server.description());
+        server.take_over_interrupts();
         let taken = predecessor.take_connections(taker, Landing::new(limits, open));
         taken.map_err(|why| format!("cannot start a thread: {why}"))
     }
@@ -352,8 +353,8 @@ impl<'l> Serving<'l> {
             Ok(listeners) => listeners,
             Err(why) => return refused(&format!("cannot pass the listeners on: {why}")),
         };
-        let former = self.former.clone();
-        let start = move || Successor::start(&program, &former, &listeners);
+        let (former, settings) = (self.former.clone(), self.server().interrupts());
+        let start = move || Successor::start(&program, &former, &listeners, &settings);
         let (started, is_to_stop) = in_time(start, "upgrade", signals)?;
         let successor = match started {
             Ok(successor) if is_to_stop => {

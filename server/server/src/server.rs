@@ -124,6 +124,16 @@ impl Server {
         self.lasting.listeners.copies()
     }
 
+    /// The settings of the machine that it has changed, described for another process.
+    pub(crate) fn interrupts(&self) -> Vec<String> {
+        self.interrupts.changes()
+    }
+
+    /// Puts back at the end what the former server has changed, which leaves that to this one.
+    pub(crate) fn take_over_interrupts(&mut self) {
+        self.interrupts.take_over(&self.lasting.interrupts);
+    }
+
     /// Who takes connections that come from another process.
     pub(crate) fn taker(&self) -> Taker {
         self.taker.clone()
@@ -138,6 +148,7 @@ impl Server {
     /// returns they accept no more.
     pub(crate) fn leave_to(&mut self, heir: Option<&Arc<dyn Heir>>) {
         self.lasting.listeners.close();
+        self.interrupts.leave();
         self.all().for_each(|generation| generation.leave(heir.cloned()));
         let Self { leaving, current, .. } = self;
         wait_until_left(&mut leaving.iter_mut().chain([current]));

@@ -347,8 +347,9 @@ fn a_root_in_memory_is_served_alike() {
 }
 
 /// Runs a server that is to handle packets from one end of a virtual cable on CPU 0. Returns the
-/// CPUs over which that end's queue is spread before, while it runs, and after; none if this user
-/// may not create such a cable. The server's messages are written to `messages`.
+/// CPUs over which that end's queue is spread before, while it runs, while another process serves
+/// in its place, and after; none if this user may not create such a cable. The messages of both are
+/// written to `messages`.
 fn beside_a_cable(site: &Path, messages: &Path) -> Option<String> {
     const SCRIPT: &str = r#"
         ip link add cable type veth peer name other && ip address add 192.0.2.1/24 dev cable &&
@@ -359,10 +360,16 @@ fn beside_a_cable(site: &Path, messages: &Path) -> Option<String> {
             --set 'partitions.cpus=["0"]' --set engine.name=event-loop 2>"$2" &
         until grep -q interrupts: "$2" || ! kill -0 $!; do sleep 0.02; done
         cat $queue
-        kill -s TERM $!
+        "$0" ctl upgrade >&2
         wait $!
+        cat $queue
+        "$0" ctl drain >&2
+        until [ "$(grep -c 'stopped after' "$2")" = 2 ] || [ $((tries += 1)) = 1000 ]; do
+            sleep 0.02
+        done
         cat $queue"#;
     let mut command = Command::new("unshare");
+    command.env("RUNTIME_DIRECTORY", messages.parent().unwrap().join("run"));
     command.args(["--net", "--mount", "sh", "-c", SCRIPT, ROPEWALK]).args([site, messages]);
     let (succeeded, stdout, stderr) = run(&mut command);
     assert!(succeeded || stdout.is_empty(), "{stderr}");
@@ -383,7 +390,7 @@ fn packets_go_to_the_cpus_of_the_partition_while_it_serves() {
     };
     let masks: Vec<&str> = masks.lines().map(|mask| mask.trim_start_matches(['0', ','])).collect();
     let messages = std::fs::read_to_string(messages).unwrap();
-    assert_eq!(masks, ["", "1", ""], "{messages}");
+    assert_eq!(masks, ["", "1", "1", ""], "{messages}");
     let line = "cable: /sys/class/net/cable/queues/rx-0/rps_cpus is 1, was ";
     assert!(messages.contains(line) && messages.contains("put back: 1 of 1"), "{messages}");
 }

@@ -39,7 +39,9 @@ const MESSAGE_BYTES_MAX: usize = 4096;
 // The first byte of a message.
 /// A listening socket: its description, and the descriptor.
 const LISTENER: u8 = b'l';
-/// There are no more listening sockets.
+/// A setting of the machine that was changed: its description.
+const SETTING: u8 = b's';
+/// There are no more listening sockets and settings.
 const ALL_LISTENERS: u8 = b'a';
 /// The successor serves: whether it takes connections (`+`), and what it serves.
 const READY: u8 = b'r';

@@ -12,7 +12,8 @@ use os::process::Identity;
 use os::socket::{Readiness, wait_ready};
 
 use super::{
-    ALL_LISTENERS, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, Message, READY, VARIABLE, receive,
+    ALL_LISTENERS, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, Message, READY, SETTING, VARIABLE,
+    receive,
 };
 use crate::generation::Taker;
 use crate::passage::Landing;
@@ -25,6 +26,14 @@ pub(crate) struct Predecessor {
     socket: OwnedFd,
     /// It, and those before it that still drain.
     pub(crate) servers: Vec<Identity>,
+}
+
+/// What a server leaves to the one that comes in its place.
+pub(crate) struct Legacy {
+    /// Its listening sockets, with their descriptions.
+    pub(crate) listeners: Vec<(String, OwnedFd)>,
+    /// The descriptions of settings of the machine that it has changed.
+    pub(crate) settings: Vec<String>,
 }
 
 impl Predecessor {
@@ -58,20 +67,23 @@ impl Predecessor {
         Ok(Some(Self { socket, servers: ancestors(&former) }))
     }
 
-    /// Its listening sockets, with their descriptions.
+    /// What it leaves to this server.
     ///
     /// # Errors
-    /// It does not send them.
-    pub(crate) fn listeners(&self) -> io::Result<Vec<(String, OwnedFd)>> {
+    /// It does not send that.
+    pub(crate) fn legacy(&self) -> io::Result<Legacy> {
         let until_us = os::clock::now() + LISTENERS_US;
-        let mut listeners = Vec::new();
+        let (mut listeners, mut settings) = (Vec::new(), Vec::new());
         loop {
             let broken = || io::Error::other("the server that is to be followed says no more");
             match receive(self.socket.as_fd(), until_us)?.ok_or_else(broken)? {
                 Message { kind: LISTENER, text, descriptor: Some(socket) } => {
                     listeners.push((String::from_utf8_lossy(&text).into_owned(), socket));
                 }
-                Message { kind: ALL_LISTENERS, .. } => return Ok(listeners),
+                Message { kind: SETTING, text, .. } => {
+                    settings.push(String::from_utf8_lossy(&text).into_owned());
+                }
+                Message { kind: ALL_LISTENERS, .. } => return Ok(Legacy { listeners, settings }),
                 _ => return Err(broken()),
             }
         }

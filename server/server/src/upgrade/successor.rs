@@ -14,8 +14,8 @@ use os::process::Identity;
 use os::socket::{Readiness, wait_ready};
 
 use super::{
-    ALL_LISTENERS, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, Message, READY, VARIABLE, left_ms,
-    receive,
+    ALL_LISTENERS, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, Message, READY, SETTING, VARIABLE,
+    left_ms, receive,
 };
 use crate::passage::Passage;
 
@@ -51,7 +51,8 @@ impl Refusal {
 
 impl Successor {
     /// Starts a program with the arguments of this one, and waits until it serves. `former` are the
-    /// servers in whose place this one has come.
+    /// servers in whose place this one has come, and `settings` those of the machine that it is to
+    /// put back.
     ///
     /// # Errors
     /// It does not serve in time. It has ended then.
@@ -59,11 +60,12 @@ impl Successor {
         program: &Path,
         former: &[Identity],
         listeners: &[(String, OwnedFd)],
+        settings: &[String],
     ) -> Result<Self, Refusal> {
         let failed = |why| Refusal::new(format!("cannot start {}: {why}", program.display()));
         let (ours, mut child, mut said) = spawn(program, former).map_err(failed)?;
         let until_us = os::clock::now() + READY_US;
-        let answer = pass(ours.as_fd(), listeners, until_us)
+        let answer = pass(ours.as_fd(), listeners, settings, until_us)
             .and_then(|()| receive(ours.as_fd(), until_us))
             .or_else(|why| match why.kind() {
                 // It has ended before it has taken all.
@@ -160,10 +162,18 @@ fn refusal(child: &mut Child, said: &mut PipeReader, line: String, status: u8) -
     Refusal { lines, status: if is_mistake { 2 } else { status } }
 }
 
-fn pass(socket: BorrowedFd<'_>, listeners: &[(String, OwnedFd)], until_us: u64) -> io::Result<()> {
+fn pass(
+    socket: BorrowedFd<'_>,
+    listeners: &[(String, OwnedFd)],
+    settings: &[String],
+    until_us: u64,
+) -> io::Result<()> {
     for (text, listener) in listeners {
         let message = [&[LISTENER], text.as_bytes()].concat();
         send(socket, &message, Some(listener.as_fd()), until_us)?;
+    }
+    for text in settings {
+        send(socket, &[&[SETTING], text.as_bytes()].concat(), None, until_us)?;
     }
     send(socket, &[ALL_LISTENERS], None, until_us)
 }
