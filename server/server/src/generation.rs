@@ -34,6 +34,9 @@ use crate::stop_deadline::WORKERS_END_US;
 use crate::upgrade::Predecessor;
 use crate::{names, reach, start_pages};
 
+/// How long workers take at most to close connections at rest, unless they are held up.
+const CLOSES_US: u64 = 50_000;
+
 /// What stays while workers come and go.
 pub(crate) struct Lasting {
     pub(crate) listeners: Listeners,
@@ -267,19 +270,27 @@ impl Generation {
     /// Whether workers that leave, or were ordered to end, have ended. Those that leave are cut off
     /// when their time is over.
     pub(crate) fn has_ended(&mut self) -> bool {
-        let is_late = self.leaves_until.is_some_and(|until| until <= os::clock::now());
-        let has_ended = self.engine().is_finished();
-        if is_late && !has_ended && !self.is_cut_off {
-            let counters = self.counters();
-            let open = counters.iter().map(|it| it.connections_open.get());
-            let open = open.fold(0, u64::wrapping_add);
-            report(&format!(
-                "{open} connections of {} could not be moved in time and are cut off",
-                self.engine_name
-            ));
-            self.issue(Order::Abort);
+        let now = os::clock::now();
+        let is_late = self.leaves_until.is_some_and(|until| until <= now);
+        if is_late && !self.is_cut_off && !self.engine().is_finished() {
+            // Connections at rest are closed, and are no loss.
+            self.issue(Order::Drain);
+            if !ends_until(self.engine(), now + CLOSES_US) {
+                self.cut_off();
+            }
         }
-        has_ended
+        self.engine().is_finished()
+    }
+
+    fn cut_off(&mut self) {
+        let counters = self.counters();
+        let open = counters.iter().map(|it| it.connections_open.get());
+        let open = open.fold(0, u64::wrapping_add);
+        report(&format!(
+            "{open} connections of {} could not be moved in time and are cut off",
+            self.engine_name
+        ));
+        self.issue(Order::Abort);
     }
 
     /// The counters of all workers that there have been.
