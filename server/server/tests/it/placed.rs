@@ -180,8 +180,8 @@ impl Late {
     const BEGIN: usize = 20;
 
     fn place(server: &Server) -> Self {
-        let mut clients = [(); 3].map(|()| connect(server));
         let began_us = os::clock::now();
+        let mut clients = [(); 3].map(|()| connect(server));
         clients[..2].iter_mut().for_each(|client| client.write_all(&GET[..Self::BEGIN]).unwrap());
         clients[2].write_all(GET).unwrap();
         is_answered(clients[2].try_clone().unwrap());
@@ -194,7 +194,9 @@ impl Late {
         wait_until(|| self.passed_us() >= TIME_US - LEFT_US);
         thread::scope(|scope| {
             scope.spawn(|| server.change(config).unwrap());
-            self.in_time.write_all(&GET[Self::BEGIN..]).map_err(|why| why.to_string())?;
+            let sent = self.in_time.write_all(&GET[Self::BEGIN..]);
+            let is_there = sent.and_then(|()| self.in_time.peek(&mut [0]));
+            is_there.map_err(|why| format!("the rest of a request has come too late: {why}"))?;
             let head = String::from_utf8(take_head(&mut self.in_time)).unwrap();
             if !head.starts_with("HTTP/1.1 200 ") {
                 return Err(format!("the rest of a request has come too late: {head}"));
