@@ -9,6 +9,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
@@ -71,12 +72,13 @@ fn execute(command: Command) -> Result<(), Failure> {
 fn serve(arguments: &Arguments, is_verbose: bool) -> Result<(), Failure> {
     let config = Config::load(arguments).map_err(usage)?;
     server::check(&config).map_err(usage)?;
-    let load = |settings: &[String]| {
+    let arguments = arguments.clone();
+    let load = move |settings: &[String]| {
         let set = arguments.set.iter().chain(settings).cloned().collect();
         let config = Config::load(&Arguments { set, ..arguments.clone() })?;
         server::check(&config).map(|_| config)
     };
-    server::run(&config, &load, is_verbose).map_err(|Reported| Failure::Reported(1))
+    server::run(&config, Arc::new(load), is_verbose).map_err(|Reported| Failure::Reported(1))
 }
 
 fn check(arguments: &Arguments) -> Result<(), Failure> {

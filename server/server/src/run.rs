@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -19,8 +20,8 @@ use crate::report::{self, Reported, report};
 use crate::server::{Server, Summary};
 use crate::signals::Signals;
 use crate::start_error::StartError;
-use crate::stop_deadline::StopDeadline;
-use crate::upgrade::{self, Predecessor, Refusal, Successor};
+use crate::stop_deadline::{FINAL_WRITE_US, StopDeadline};
+use crate::upgrade::{self, Launch, Predecessor, Refusal, Successor};
 
 /// Arenas of the C library's allocator for all threads of a process. Requests that find their file
 /// in the cache take no memory from it, so threads hardly ever wait for one another; and memory
@@ -32,7 +33,7 @@ pub(crate) const ALLOCATOR_ARENAS: u16 = 2;
 const START_END_US: u64 = 1_000_000;
 
 /// Reads the configuration again, with these settings in addition: `engine.name=fibers`.
-pub type Load<'l> = &'l dyn Fn(&[String]) -> Result<Config, ConfigError>;
+pub type Load = Arc<dyn Fn(&[String]) -> Result<Config, ConfigError> + Send + Sync>;
 
 /// Serves until SIGTERM, SIGINT or SIGQUIT; a second one of them cuts connections off and leaves
 /// some time for what hangs (stop_deadline.rs). SIGUSR1 reopens the access log, SIGUSR2 prints the
@@ -46,7 +47,7 @@ pub type Load<'l> = &'l dyn Fn(&[String]) -> Result<Config, ConfigError>;
 ///
 /// # Errors
 /// The server could not start, or it ended by itself. The reason has been reported.
-pub fn run(config: &Config, load: Load<'_>, is_verbose: bool) -> Result<(), Reported> {
+pub fn run(config: &Config, load: Load, is_verbose: bool) -> Result<(), Reported> {
     os::memory::limit_allocator_arenas(ALLOCATOR_ARENAS);
     let failed = |what: &str, why: &io::Error| {
         report(&format!("{what}: {why}"));
@@ -69,10 +70,16 @@ pub fn run(config: &Config, load: Load<'_>, is_verbose: bool) -> Result<(), Repo
             let end = serving.serve(predecessor, is_verbose, &mut signals)?;
             Ok((serving.into_server(), end))
         }
-        Started::ToStop(server) => Ok((*server, End::Asked)),
+        Started::ToStop(server) => Ok((*server, End::asked_now())),
     });
     let mut deadline = match &served {
-        Ok((server, _)) => StopDeadline::new(server.drain_us(), || is_cut_short(&mut signals)),
+        Ok((server, end)) => {
+            let mut ignored = end.signals_ignored();
+            StopDeadline::until(end.since_us() + server.drain_us(), move || {
+                let is_cut_short = is_cut_short(&mut signals);
+                is_cut_short && std::mem::replace(&mut ignored, 0) == 0
+            })
+        }
         Err(_) => StopDeadline::passed(),
     };
     let stopped = served.and_then(|(server, end)| stop(server, end, &mut deadline));
@@ -99,7 +106,16 @@ fn start(
 ) -> Result<Started, String> {
     let config = config.clone();
     let start = move || (Server::start_after(&config, predecessor.as_ref()), predecessor);
-    let ((server, predecessor), is_to_stop) = in_time(start, "start", signals)?;
+    let ((server, predecessor), is_to_stop) = match in_time(start, "start", START_END_US, signals)?
+    {
+        Outcome::Done(started) => (started, false),
+        Outcome::ToStop(started, _) => (started, true),
+        Outcome::Late => {
+            return Err("stopped before it served: the start still waits, for a file system or a \
+                        worker process that does not answer"
+                .into());
+        }
+    };
     match server {
         Ok(server) if is_to_stop => Ok(Started::ToStop(server.into())),
         Ok(server) => Ok(Started::ToServe(server.into(), predecessor)),
@@ -115,51 +131,64 @@ fn exit_status(why: &StartError) -> u8 {
     if matches!(why, StartError::Config(_)) { 2 } else { 1 }
 }
 
+/// What has become of something that was done while signals were heard.
+enum Outcome<T> {
+    Done(T),
+    /// It is done, and a signal to stop has come at this time.
+    ToStop(T, u64),
+    /// A signal to stop has come, and it is not done.
+    Late,
+}
+
 /// Does something in a thread of its own: it may wait for a file system that does not answer, or
-/// for a worker process that is never ready, and a signal must end it all the same. Other signals
-/// are obeyed afterwards. Returns the outcome, and whether a signal to stop has come.
+/// for a worker process that is never ready, and a signal must end it all the same, `within_us`, a
+/// second one at once. Other signals are obeyed afterwards.
+///
+/// # Errors
+/// There is no thread.
 fn in_time<T: Send + 'static>(
     act: impl FnOnce() -> T + Send + 'static,
     what: &str,
+    within_us: u64,
     signals: &mut Signals,
-) -> Result<(T, bool), String> {
+) -> Result<Outcome<T>, String> {
     const TURN_MS: u32 = 2;
     let thread = thread::Builder::new().name(what.into()).spawn(act);
     let thread = thread.map_err(|why| format!("cannot start a thread: {why}"))?;
-    let mut stop_by_us = None;
+    let mut stops_us = Vec::new();
     let mut others = Vec::new();
     while !thread.is_finished() {
         match next(signals, TURN_MS)? {
-            Some(signal) if is_stop(signal) => {
-                stop_by_us.get_or_insert(os::clock::now() + START_END_US);
-            }
+            Some(signal) if is_stop(signal) => stops_us.push(os::clock::now()),
             Some(signal) if !others.contains(&signal) => others.push(signal),
             _ => {}
         }
-        if stop_by_us.is_some_and(|by| os::clock::now() >= by) {
-            return Err(format!(
-                "stopped before it served: the {what} still waits, for a file system or a worker \
-                 process that does not answer"
-            ));
+        let is_late = |first: &u64| os::clock::now() >= first + within_us;
+        if stops_us.len() > 1 || stops_us.first().is_some_and(is_late) {
+            signals.put_back(others);
+            return Ok(Outcome::Late);
         }
     }
     let outcome = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
     signals.put_back(others);
-    Ok((outcome, stop_by_us.is_some()))
+    Ok(match stops_us.first() {
+        None => Outcome::Done(outcome),
+        Some(at_us) => Outcome::ToStop(outcome, *at_us),
+    })
 }
 
 fn stop(server: Server, end: End, deadline: &mut StopDeadline<'_>) -> Result<(), String> {
     let seconds = Duration::from_micros(server.drain_us()).as_secs_f64();
     let summary = match end {
-        End::Asked => {
+        End::Asked { .. } => {
             report(&format!("stopping: connections have {seconds} s to finish"));
             server.stop(deadline)?
         }
-        End::Followed(passage) => {
+        End::Followed { passage, .. } => {
             report(&format!("another process serves: connections have {seconds} s to finish"));
-            let summary = server.end(deadline)?;
+            let ended = server.end(deadline);
             passage.into_iter().for_each(Passage::end);
-            summary
+            ended?
         }
     };
     report(&describe(summary));
@@ -168,10 +197,33 @@ fn stop(server: Server, end: End, deadline: &mut StopDeadline<'_>) -> Result<(),
 
 /// Why a server ends.
 enum End {
-    /// By a signal, or as it was asked to at its control socket; or a worker has failed.
-    Asked,
+    /// By a signal, or as it was asked to at its control socket, at this time; or a worker has
+    /// failed.
+    Asked { since_us: u64 },
     /// Another process serves in its place.
-    Followed(Option<Passage>),
+    Followed { since_us: u64, passage: Option<Passage> },
+}
+
+impl End {
+    fn asked_now() -> Self {
+        Self::Asked { since_us: os::clock::now() }
+    }
+
+    /// Since when it ends.
+    fn since_us(&self) -> u64 {
+        match self {
+            Self::Asked { since_us } | Self::Followed { since_us, .. } => *since_us,
+        }
+    }
+
+    /// How many signals to stop make no difference: whoever stops all processes of the service has
+    /// not asked for connections to be cut off.
+    fn signals_ignored(&self) -> u32 {
+        match self {
+            Self::Asked { .. } => 0,
+            Self::Followed { .. } => 1,
+        }
+    }
 }
 
 /// A server that serves, and what it was told.
@@ -179,7 +231,7 @@ struct Serving<'l> {
     /// None while it changes.
     server: Option<Server>,
     config: &'l Config,
-    load: Load<'l>,
+    load: Load,
     /// The settings that were changed since the configuration was read last.
     changed: Vec<String>,
     /// The file that an upgrade starts, as it was named when this program was started.
@@ -187,12 +239,15 @@ struct Serving<'l> {
     control: Option<Control>,
     /// The servers in whose place this one has come, if they still drained then.
     former: Vec<Identity>,
+    /// When a signal to stop has come, if it came while something else was done.
+    asked_us: Option<u64>,
 }
 
 impl<'l> Serving<'l> {
-    fn new(server: Server, config: &'l Config, load: Load<'l>) -> Self {
+    fn new(server: Server, config: &'l Config, load: Load) -> Self {
         let (server, changed, program) = (Some(server), Vec::new(), upgrade::program());
-        Self { server, config, load, changed, program, control: None, former: Vec::new() }
+        let former = Vec::new();
+        Self { server, config, load, changed, program, control: None, former, asked_us: None }
     }
 
     fn server(&mut self) -> &mut Server {
@@ -224,22 +279,30 @@ impl<'l> Serving<'l> {
         }
         self.control = control.inspect_err(|why| report(why)).ok();
         match predecessor {
-            Some(predecessor) => self.follow(predecessor)?,
+            Some(predecessor) => {
+                if let Some(end) = self.follow(predecessor)? {
+                    return Ok(end);
+                }
+            }
             None => tell_service_manager("READY=1"),
         }
         self.wait_for_end(signals)
     }
 
-    /// Tells the server in whose place this one serves, and takes its connections.
-    fn follow(&mut self, predecessor: Predecessor) -> Result<(), String> {
+    /// Tells the server in whose place this one serves, and takes its connections. If it has ended,
+    /// nobody has asked for another.
+    fn follow(&mut self, predecessor: Predecessor) -> Result<Option<End>, String> {
         let settings = &self.config.settings;
         let limits = ready::limits(&settings.limits, &settings.timeouts);
         let server = self.server();
         let (taker, open) = (server.taker(), server.open());
-        predecessor.say_ready(taker.get().is_some(), server.description());
+        if let Err(why) = predecessor.say_ready(taker.get().is_some(), server.description()) {
+            report(&format!("the server that was to be followed has ended: {why}"));
+            return Ok(Some(End::asked_now()));
+        }
         server.take_over_interrupts();
         let taken = predecessor.take_connections(taker, Landing::new(limits, open));
-        taken.map_err(|why| format!("cannot start a thread: {why}"))
+        taken.map(|()| None).map_err(|why| format!("cannot start a thread: {why}"))
     }
 
     /// Waits for a signal to stop, for another process that serves, or for a worker to fail.
@@ -249,7 +312,10 @@ impl<'l> Serving<'l> {
         const LOOK_MS: u32 = 1000;
         loop {
             match next(signals, LOOK_MS)? {
-                Some(signal) if is_stop(signal) => return Ok(End::Asked),
+                Some(signal) if is_stop(signal) => {
+                    let since_us = self.asked_us.unwrap_or_else(os::clock::now);
+                    return Ok(End::Asked { since_us });
+                }
                 Some(Signal::User1) => reopen_log(self.server()),
                 Some(Signal::User2) => self.server().status().iter().for_each(|line| report(line)),
                 Some(Signal::Hangup) => {
@@ -268,7 +334,7 @@ impl<'l> Serving<'l> {
             server.take_notices().iter().for_each(|notice| report(notice));
             if let Some(why) = server.failure() {
                 report(&format!("a worker failed: {why}"));
-                return Ok(End::Asked);
+                return Ok(End::asked_now());
             }
             server.do_housekeeping();
         }
@@ -280,22 +346,17 @@ impl<'l> Serving<'l> {
         request: Request,
         signals: &mut Signals,
     ) -> Result<Option<End>, String> {
-        let answer = match &request.asked {
-            Asked::Status => Answer::done(self.server().status()),
-            Asked::Reload => self.reload(signals)?,
-            Asked::Change(more) => self.change(last_of_each_key(&self.changed, more), signals)?,
-            Asked::Upgrade => {
-                let (answer, end) = self.upgrade(signals)?;
-                request.answer(answer);
-                return Ok(end);
+        let (answer, end) = match &request.asked {
+            Asked::Status => (Answer::done(self.server().status()), None),
+            Asked::Reload => (self.reload(signals)?, None),
+            Asked::Change(more) => {
+                (self.change(last_of_each_key(&self.changed, more), signals)?, None)
             }
-            Asked::Drain => {
-                request.answer(Answer::done(vec!["it stops".into()]));
-                return Ok(Some(End::Asked));
-            }
+            Asked::Upgrade => self.upgrade(signals)?,
+            Asked::Drain => (Answer::done(vec!["it stops".into()]), Some(End::asked_now())),
         };
         request.answer(answer);
-        Ok(None)
+        Ok(end)
     }
 
     /// Reads the configuration again. What was changed since the last time is changed back.
@@ -311,21 +372,34 @@ impl<'l> Serving<'l> {
     /// Changes to what is configured now, with these settings in addition.
     ///
     /// # Errors
-    /// A signal to stop has come, and the change still waits.
+    /// A signal to stop has come, connections have had their time, and the change still waits.
     fn change(&mut self, settings: Vec<String>, signals: &mut Signals) -> Result<Answer, String> {
-        let config = match (self.load)(&settings) {
-            Ok(config) => config,
-            Err(why) => return Ok(Answer::failed(why.to_string(), 2)),
+        let (load, wanted) = (Arc::clone(&self.load), settings.clone());
+        let config = match in_time(move || load(&wanted), "load", 0, signals)? {
+            Outcome::Done(Ok(config)) => config,
+            Outcome::Done(Err(why)) => return Ok(Answer::failed(why.to_string(), 2)),
+            Outcome::ToStop(..) | Outcome::Late => return Ok(self.ends(os::clock::now(), signals)),
         };
         let mut server = self.server.take().expect("no change is under way");
+        let (log, drain_us) = (server.log_queue(), server.drain_us());
         let change = move || {
             let changed = server.change(&config);
             (server, changed)
         };
-        let ((server, changed), is_to_stop) = in_time(change, "change", signals)?;
-        if is_to_stop {
-            signals.put_back_last(Signal::Terminate);
-        }
+        // Nobody but that thread has the server, which serves meanwhile.
+        let (server, changed) = match in_time(change, "change", drain_us, signals)? {
+            Outcome::Done(changed) => changed,
+            Outcome::ToStop(changed, since_us) => {
+                self.ends(since_us, signals);
+                changed
+            }
+            Outcome::Late => {
+                log.iter().for_each(|log| log.finish(FINAL_WRITE_US));
+                return Err("the change still waits, for a file system or a worker process that \
+                            does not answer: connections are cut off"
+                    .into());
+            }
+        };
         let answer = match changed {
             Ok(()) => {
                 self.changed = settings;
@@ -337,10 +411,15 @@ impl<'l> Serving<'l> {
         Ok(answer)
     }
 
-    /// Starts the program again, which serves in the place of this one, with what it reads.
-    ///
-    /// # Errors
-    /// A signal to stop has come, and the start still waits.
+    /// Has the server end, which was told to at this time, when it has obeyed other signals.
+    fn ends(&mut self, since_us: u64, signals: &mut Signals) -> Answer {
+        self.asked_us = Some(since_us);
+        signals.put_back_last(Signal::Terminate);
+        Answer::failed("the server ends".into(), 1)
+    }
+
+    /// Starts the program again, which serves in the place of this one, with what it reads. Returns
+    /// why the server ends, if it does.
     fn upgrade(&mut self, signals: &mut Signals) -> Result<(Answer, Option<End>), String> {
         let refused = |why: &str| Ok((Answer::failed(why.into(), 1), None));
         let Some(program) = self.program.clone() else {
@@ -354,16 +433,23 @@ impl<'l> Serving<'l> {
             Err(why) => return refused(&format!("cannot pass the listeners on: {why}")),
         };
         let (former, settings) = (self.former.clone(), self.server().interrupts());
-        let start = move || Successor::start(&program, &former, &listeners, &settings);
-        let (started, is_to_stop) = in_time(start, "upgrade", signals)?;
-        let successor = match started {
-            Ok(successor) if is_to_stop => {
-                successor.end();
-                signals.put_back_last(Signal::Terminate);
-                return refused("the server ends");
+        let launch = Arc::new(Launch::default());
+        let launched = Arc::clone(&launch);
+        let start =
+            move || Successor::start(&program, &former, &listeners, &settings, &launched);
+        let successor = match in_time(start, "upgrade", 0, signals)? {
+            Outcome::Done(Ok(successor)) => successor,
+            Outcome::Done(Err(Refusal { lines, status })) => {
+                return Ok((Answer { lines, status }, None));
             }
-            Ok(successor) => successor,
-            Err(Refusal { lines, status }) => return Ok((Answer { lines, status }, None)),
+            Outcome::ToStop(started, since_us) => {
+                started.into_iter().for_each(Successor::end);
+                return Ok((self.ends(since_us, signals), None));
+            }
+            Outcome::Late => {
+                launch.cancel();
+                return Ok((self.ends(os::clock::now(), signals), None));
+            }
         };
         let (process, mut lines) = (successor.process(), vec![successor.description.clone()]);
         lines.extend(no_longer_changed(&self.changed));
@@ -376,7 +462,8 @@ impl<'l> Serving<'l> {
         tell_service_manager(&format!("MAINPID={process}\nREADY=1"));
         self.control = None; // from now on there is the other's
         lines.push(format!("it is the process {process}"));
-        Ok((Answer::done(lines), Some(End::Followed(passage))))
+        let since_us = os::clock::now();
+        Ok((Answer::done(lines), Some(End::Followed { since_us, passage })))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::applications;
 use crate::config::Config;
 use crate::generation::{Ended, Generation, Lasting, Taker, report_left_out};
 use crate::interrupt_affinity::InterruptAffinity;
+use crate::line_writer::Queue;
 use crate::report;
 use crate::services::Services;
 use crate::start_error::StartError;
@@ -255,6 +256,11 @@ impl Server {
     #[must_use]
     pub fn worker_processes(&self) -> Vec<u32> {
         self.leaving.iter().chain([&self.current]).flat_map(Generation::pids).collect()
+    }
+
+    /// The lines that wait for the access log, if there is one.
+    pub(crate) fn log_queue(&self) -> Option<Arc<Queue>> {
+        self.lasting.services.log.as_ref().map(Log::queue)
     }
 
     /// A handle that reopens the access log, if there is one.

@@ -22,7 +22,11 @@ impl<'h> StopDeadline<'h> {
     /// Creates a deadline `us` microseconds from now. `is_cut_short` is called again and again,
     /// sleeps a little each time, and brings the deadline forward to now by returning true.
     pub(crate) fn new(us: u64, is_cut_short: impl FnMut() -> bool + 'h) -> Self {
-        let end_us = os::clock::now().saturating_add(us);
+        Self::until(os::clock::now().saturating_add(us), is_cut_short)
+    }
+
+    /// Creates a deadline at a moment of the server's clock.
+    pub(crate) fn until(end_us: u64, is_cut_short: impl FnMut() -> bool + 'h) -> Self {
         Self { end_us, is_cut_short: Box::new(is_cut_short), has_passed: false }
     }
 

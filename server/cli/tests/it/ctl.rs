@@ -12,6 +12,8 @@ use std::thread;
 use testkit::server_process::{ServerProcess, serve};
 use testkit::{Temporary, install_script, wait_until};
 
+use crate::processes::{children, is_running};
+
 pub(crate) const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalk");
 
 /// A folder for control sockets, and sites.
@@ -288,13 +290,17 @@ fn a_change_that_finds_no_descriptors_changes_nothing() {
         let mut clients = [server.connect(), server.connect()];
         let mut round = || {
             for spec in engines::ENGINES {
-                refused += usize::from(change(spec.name));
+                let former = children(server.pid());
+                let is_refused = change(spec.name);
+                refused += usize::from(is_refused);
                 for client in &mut clients {
                     if answer_to(client, "/") == (200, true) {
                         *client = server.connect();
                     }
                 }
                 assert_eq!(server.status("/"), 200, "{}", spec.name);
+                // What they have shared is used again when they have ended.
+                wait_until(|| is_refused || former.iter().all(|pid| !is_running(*pid)));
             }
         };
         round();

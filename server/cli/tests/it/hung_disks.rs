@@ -2,7 +2,7 @@
 //! signal ends both in bounded time.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use testkit::{StalledDisk, Temporary, comes_true, install_script, skip};
+use testkit::stalled_disk::StalledFile;
+use testkit::{StalledDisk, Temporary, comes_true, install_script, skip, wait_until};
 
 use crate::processes::children;
 use crate::server_process::{ROPEWALK, ServerProcess, for_each_engine, serve};
@@ -192,6 +193,138 @@ fn a_start_ends_while_the_disk_hangs() {
         assert_eq!(child.wait().unwrap().code(), Some(1), "{name}");
         assert_eq!(lines.try_iter().collect::<Vec<_>>(), [""; 0], "{name}");
     }
+}
+
+/// A site and a server by a configuration, with a download that no socket takes at once.
+struct Changing {
+    place: Temporary,
+    server: ServerProcess,
+    download: TcpStream,
+}
+
+impl Changing {
+    const LARGE_BYTES: usize = 8 << 20;
+
+    fn start(more: &str) -> Self {
+        let place = Temporary::new();
+        place.file("site/large", vec![b'x'; Self::LARGE_BYTES]);
+        place.file("site/index.html", "of a");
+        let file = place.file("r.toml", Self::configuration("site", more));
+        let mut command = Command::new(ROPEWALK);
+        command.env("RUNTIME_DIRECTORY", place.path().join("run")).args(["serve", "--config"]);
+        let server = ServerProcess::start(command.arg(file));
+        let download = begin(&server, "/large");
+        Self { place, server, download }
+    }
+
+    fn configuration(root: &str, more: &str) -> String {
+        format!("listen = [\"127.0.0.1:0\"]\n[[host]]\nroot = {root:?}\n{more}")
+    }
+
+    /// Checks that the download is finished.
+    fn finish_download(&mut self) {
+        let mut bytes = Vec::new();
+        let _ = self.download.set_read_timeout(Some(PATIENCE));
+        while !bytes.windows(4).any(|window| window == b"\r\n\r\n") {
+            read_some(&mut self.download, &mut bytes);
+        }
+        let body = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+        while bytes.len() < body + Self::LARGE_BYTES {
+            read_some(&mut self.download, &mut bytes);
+        }
+    }
+}
+
+fn read_some(client: &mut TcpStream, bytes: &mut Vec<u8>) {
+    let mut some = vec![0; 1 << 16];
+    let count = client.read(&mut some).unwrap();
+    assert!(count > 0, "closed after {}", bytes.len());
+    bytes.extend_from_slice(&some[..count]);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_holds_up_no_stop() {
+    let mut changing = Changing::start("");
+    let (image, file) = (changing.place.path().join("copy"), changing.place.path().join("r.toml"));
+    fs::copy(&file, &image).unwrap();
+    let stalled = match StalledFile::new(&image, &file) {
+        Ok(stalled) => stalled,
+        Err(why) => return skip("a reload whose configuration hangs", &why),
+    };
+    stalled.gate().close();
+    os::signals::send("HUP", &[changing.server.pid()]);
+    stalled.gate().await_visitor(PATIENCE);
+    os::signals::send("TERM", &[changing.server.pid()]);
+    changing.server.wait_for_line(|line| line.contains("stopping: "));
+    changing.finish_download();
+    changing.server.wait_for_line(|line| line.contains("stopped after "));
+    // A thread that the kernel holds in a call ends with the call.
+    stalled.gate().open();
+    let (status, lines) = changing.server.end();
+    assert!(status.success(), "{lines:?}");
+}
+
+#[test]
+fn a_site_that_cannot_be_read_holds_up_no_stop() {
+    let mut changing = Changing::start("");
+    // Dropped before the server is, which cannot end while the gate is closed.
+    let Some(disk) = disk() else { return };
+    let site = disk.root().join("site");
+    let text = Changing::configuration(site.to_str().unwrap(), "");
+    fs::write(changing.place.path().join("r.toml"), text).unwrap();
+    disk.gate().close();
+    os::signals::send("HUP", &[changing.server.pid()]);
+    disk.gate().await_visitor(PATIENCE);
+    os::signals::send("TERM", &[changing.server.pid()]);
+    changing.server.wait_for_line(|line| line.contains("stopping: "));
+    changing.finish_download();
+    changing.server.wait_for_line(|line| line.contains("stopped after "));
+    disk.gate().open();
+    let (status, lines) = changing.server.end();
+    assert!(status.success(), "{lines:?}");
+}
+
+/// While a worker process does not start, clients have the time that they have at a stop; after
+/// that the log has what was served.
+#[test]
+fn a_stop_during_a_change_that_hangs_loses_no_line() {
+    let more =
+        "[timeouts]\ndrain_ms = 300\n[log]\naccess = \"combined\"\npath = \"log\"\n".to_owned();
+    let changing = Changing::start(&more);
+    let (server, place) = (&changing.server, &changing.place);
+    let change = |engine: &str| {
+        let mut ctl = Command::new(ROPEWALK);
+        ctl.env("RUNTIME_DIRECTORY", place.path().join("run"));
+        ctl.args(["ctl", "change", engine]);
+        testkit::finished(&mut ctl).0
+    };
+    let stopped = thread::scope(|scope| {
+        // A process that is ready before it is stopped does not count.
+        for _ in 0..100 {
+            let asked = scope.spawn(|| change("engine.name=event-loop-copies"));
+            while children(server.pid()).is_empty() && !asked.is_finished() {}
+            let started = children(server.pid());
+            os::signals::send("STOP", &started);
+            for _ in 0..3 {
+                assert_eq!(server.status("/"), 200, "it serves as before");
+            }
+            if !asked.is_finished() {
+                os::signals::send("TERM", &[server.pid()]);
+                server.wait_for_line(|line| line.contains("the change still waits"));
+                return started;
+            }
+            os::signals::send("CONT", &started);
+            assert_eq!(change("engine.name=threads"), 0);
+            wait_until(|| children(server.pid()).is_empty());
+        }
+        panic!("each time the processes were ready");
+    });
+    os::signals::send("KILL", &stopped);
+    let Changing { place, server, .. } = changing;
+    let (status, lines) = server.end();
+    assert_eq!(status.code(), Some(1), "{lines:?}");
+    let log = fs::read_to_string(place.path().join("log")).unwrap();
+    assert!(log.lines().count() >= 3 && log.lines().count() % 3 == 0, "{log}{lines:?}");
 }
 
 /// A log that is rotated while the server starts is reopened all the same.

@@ -15,6 +15,7 @@ use testkit::sockets::{SYN_RECEIVED, TcpSocket, tcp_sockets};
 use testkit::{comes_true, install, install_script, wait_until};
 
 use crate::ctl::{Place, ROPEWALK, answer, ask};
+use crate::processes::is_running;
 
 /// A file that no socket takes at once.
 const LARGE_BYTES: usize = 8 << 20;
@@ -217,6 +218,32 @@ fn a_program_that_does_not_serve_changes_nothing() {
     assert!(status == 1 && err.contains("cannot start ") && err.contains("No such file"), "{err}");
     assert_eq!(upgradable.server.status("/"), 200);
     upgradable.server.stop();
+}
+
+/// Whoever ends the server means what it has started as well, and no client that it serves.
+#[test]
+fn a_signal_during_an_upgrade_ends_both_in_order() {
+    let upgradable = Upgradable::start(&[], |_| {});
+    let mut slow = upgradable.server.connect();
+    slow.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let told = upgradable.place.path("told");
+    let script = format!("#!/bin/sh\necho $$ > {told}\nexec sleep 600\n");
+    install_script(&script, &upgradable.program());
+    let Upgradable { place, server } = upgradable;
+    let (lines, outcome) = thread::scope(|scope| {
+        let asked = scope.spawn(|| place.ctl(&["upgrade"]));
+        let is_told = || fs::read_to_string(&told).is_ok_and(|told| told.ends_with('\n'));
+        wait_until(is_told);
+        os::signals::send("TERM", &[server.pid()]);
+        server.wait_for_line(|line| line.contains("stopping: "));
+        assert_eq!(answer(&mut slow).0, 200, "a download goes on");
+        let (status, lines) = server.end();
+        assert!(status.success(), "{lines:?}");
+        (lines, asked.join().unwrap())
+    });
+    assert_eq!((outcome.0, &*outcome.2), (1, "ropewalk: the server ends\n"), "{lines:?}");
+    let process = fs::read_to_string(&told).unwrap().trim().parse().unwrap();
+    wait_until(|| !is_running(process));
 }
 
 #[test]

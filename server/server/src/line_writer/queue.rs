@@ -143,6 +143,12 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// Has what is queued written, and waits for that for so long.
+    pub(crate) fn finish(&self, within_us: u64) {
+        self.close();
+        self.has_ended_within(Duration::from_micros(within_us));
+    }
+
     /// Closes the queue: no more lines are taken; what is queued is still written.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;

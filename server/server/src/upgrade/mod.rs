@@ -21,7 +21,7 @@ use os::passing;
 use os::socket::{Readiness, wait_ready};
 
 pub(crate) use predecessor::Predecessor;
-pub(crate) use successor::{Refusal, Successor};
+pub(crate) use successor::{Launch, Refusal, Successor};
 
 /// The environment variable by which a successor knows what it was given: the form of the messages,
 /// the process that it follows, the numbers of two descriptors, the socket and what is to be its

@@ -90,20 +90,23 @@ impl Predecessor {
     }
 
     /// Says that this server serves what `description` says, and whether it takes connections.
-    pub(crate) fn say_ready(&self, takes_connections: bool, description: &str) {
+    ///
+    /// # Errors
+    /// The predecessor has gone, or takes this process for one that hangs.
+    pub(crate) fn say_ready(&self, takes_connections: bool, description: &str) -> io::Result<()> {
         let sign = if takes_connections { b'+' } else { b'-' };
-        self.say(&[&[READY, sign], description.as_bytes()].concat());
+        self.say(&[&[READY, sign], description.as_bytes()].concat())
     }
 
     /// Says why this server does not serve. 2 is the exit status for a mistake of the user.
     pub(crate) fn say_failed(&self, exit_status: u8, why: &str) {
-        self.say(&[&[FAILED, b'0' + exit_status], why.as_bytes()].concat());
+        // If this fails, nobody is there who wants to know.
+        let _ = self.say(&[&[FAILED, b'0' + exit_status], why.as_bytes()].concat());
     }
 
-    /// If this fails, the predecessor has gone, or takes this process for one that hangs.
-    fn say(&self, message: &[u8]) {
+    fn say(&self, message: &[u8]) -> io::Result<()> {
         let message = &message[..message.len().min(MESSAGE_BYTES_MAX)];
-        let _ = passing::send_with(self.socket.as_fd(), message, None);
+        passing::send_with(self.socket.as_fd(), message, None).map(|_| ())
     }
 
     /// Has a thread go on with the connections that come, until the predecessor has ended.

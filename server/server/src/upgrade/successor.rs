@@ -5,8 +5,8 @@ use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use os::errors::Cause;
 use os::passing;
@@ -49,6 +49,53 @@ impl Refusal {
     }
 }
 
+/// The start of a successor, which can be cancelled from another thread.
+#[derive(Default)]
+pub(crate) struct Launch(Mutex<Stage>);
+
+/// How far a start has come.
+#[derive(Clone, Copy, Default)]
+enum Stage {
+    /// There is no process that could be ended.
+    #[default]
+    NoProcess,
+    /// This one has been started, and not waited for.
+    Process(u32),
+    Cancelled,
+}
+
+impl Launch {
+    /// Ends the process that was started, or will have been.
+    pub(crate) fn cancel(&self) {
+        let mut stage = self.stage();
+        if let Stage::Process(process) = *stage {
+            os::signals::send("KILL", &[process]);
+        }
+        *stage = Stage::Cancelled;
+    }
+
+    /// Notes the process.
+    fn began(&self, child: &mut Child) {
+        let mut stage = self.stage();
+        match *stage {
+            Stage::Cancelled => drop(child.kill()),
+            _ => *stage = Stage::Process(child.id()),
+        }
+    }
+
+    /// Notes that the process is waited for: afterwards another may have its number.
+    fn is_waited_for(&self) {
+        let mut stage = self.stage();
+        if let Stage::Process(_) = *stage {
+            *stage = Stage::NoProcess;
+        }
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Successor {
     /// Starts a program with the arguments of this one, and waits until it serves. `former` are the
     /// servers in whose place this one has come, and `settings` those of the machine that it is to
@@ -61,9 +108,11 @@ impl Successor {
         former: &[Identity],
         listeners: &[(String, OwnedFd)],
         settings: &[String],
+        launch: &Launch,
     ) -> Result<Self, Refusal> {
         let failed = |why| Refusal::new(format!("cannot start {}: {why}", program.display()));
         let (ours, mut child, mut said) = spawn(program, former).map_err(failed)?;
+        launch.began(&mut child);
         let until_us = os::clock::now() + READY_US;
         let answer = pass(ours.as_fd(), listeners, settings, until_us)
             .and_then(|()| receive(ours.as_fd(), until_us))
@@ -97,6 +146,7 @@ impl Successor {
             }
             _ => (1, format!("{} is no server that can follow this one", program.display())),
         };
+        launch.is_waited_for();
         Err(refusal(&mut child, &mut said, line, status))
     }
 
