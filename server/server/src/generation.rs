@@ -3,12 +3,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use engines::{Engine, Heir, Order};
+use os::socket::shutdown_both;
 use session::Counters;
 use site::Site;
 use site::host::HostSettings;
@@ -103,15 +104,38 @@ pub(crate) struct Ended {
 
 /// Who takes connections that come from another process: the workers that accept.
 #[derive(Clone, Default)]
-pub(crate) struct Taker(Arc<Mutex<Option<Arc<dyn Heir>>>>);
+pub(crate) struct Taker(Arc<Mutex<Taking>>);
+
+#[derive(Default)]
+struct Taking {
+    heir: Option<Arc<dyn Heir>>,
+    /// The socket at which connections come; none if none come any more.
+    passage: Option<OwnedFd>,
+}
 
 impl Taker {
+    /// Without an heir no more come: the other process keeps them.
     pub(crate) fn set(&self, heir: Option<Arc<dyn Heir>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = heir;
+        let mut taking = self.taking();
+        taking.heir = heir;
+        if taking.heir.is_none()
+            && let Some(passage) = taking.passage.take()
+        {
+            let _ = shutdown_both(passage.as_fd());
+        }
+    }
+
+    /// Has connections come at this socket, of which this is a copy.
+    pub(crate) fn open(&self, passage: OwnedFd) {
+        self.taking().passage = Some(passage);
     }
 
     pub(crate) fn get(&self) -> Option<Arc<dyn Heir>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.taking().heir.clone()
+    }
+
+    fn taking(&self) -> MutexGuard<'_, Taking> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -55,6 +55,7 @@ type Packed = (Vec<u8>, OwnedFd);
 struct Way {
     /// None when no more is sent.
     sender: Mutex<Option<Sender<Packed>>>,
+    sockets: Arc<[OwnedFd]>,
     /// The number of connections that are open in this process.
     open: Arc<AtomicUsize>,
     /// The number of connections that were taken and are not sent.
@@ -75,19 +76,26 @@ impl Passage {
     ) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel();
         let waiting = Arc::new(AtomicUsize::new(0));
-        let sent = Arc::clone(&waiting);
+        let sockets: Arc<[OwnedFd]> = sockets.into();
+        let (sent, used) = (Arc::clone(&waiting), Arc::clone(&sockets));
         let pass = move || {
-            pass_connections(&sockets, &receiver, &sent);
+            pass_connections(&used, &receiver, &sent);
+            drop(used);
             ended();
         };
         let thread = thread::Builder::new().name("passage".into()).spawn(pass)?;
-        let way = Way { sender: Mutex::new(Some(sender)), open, waiting };
+        let way = Way { sender: Mutex::new(Some(sender)), sockets, open, waiting };
         Ok(Self { way: Arc::new(way), thread })
     }
 
     /// Who takes the connections.
     pub(crate) fn heir(&self) -> Arc<dyn Heir> {
         Arc::clone(&self.way) as Arc<dyn Heir>
+    }
+
+    /// Whether the other side takes no more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.way.is_over()
     }
 
     /// Takes no more.
@@ -103,6 +111,12 @@ impl Passage {
 }
 
 impl Way {
+    /// The other side sends nothing: what can be received is the end.
+    fn is_over(&self) -> bool {
+        let is_ended = |socket: &OwnedFd| wait_ready(socket.as_fd(), Readiness::Readable, 0);
+        self.sockets.iter().all(|socket| is_ended(socket).unwrap_or(false))
+    }
+
     fn sender(&self) -> MutexGuard<'_, Option<Sender<Packed>>> {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,6 +134,9 @@ impl Heir for Way {
     fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool {
         let sender = self.sender();
         let Some(sender) = sender.as_ref() else { return false };
+        if self.is_over() {
+            return false;
+        }
         let Handed { connection, socket } = release();
         self.open.fetch_sub(1, Ordering::Relaxed);
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -154,16 +171,17 @@ fn send(
 ) -> io::Result<()> {
     let until_us = os::clock::now() + wait_us;
     loop {
-        let mut are_too_many = false;
+        let (mut are_too_many, mut broken) = (false, Vec::new());
         for socket in sockets {
             match passing::send_with(*socket, message, Some(connection)) {
                 Ok(_) => return Ok(()),
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
                 Err(why) if Cause::from_error(&why) == Cause::TooManyPassed => are_too_many = true,
-                Err(why) => return Err(why),
+                Err(why) => broken.push(why),
             }
         }
         match are_too_many {
+            _ if broken.len() == sockets.len() => return Err(broken.swap_remove(0)),
             _ if os::clock::now() >= until_us => return Err(io::ErrorKind::TimedOut.into()),
             true => PollSet::new().wait(&mut Vec::new(), 1, Some(PAUSE_MS as u32))?,
             false => drop(wait_ready(sockets[0], Readiness::Writable, PAUSE_MS)?),

@@ -314,14 +314,23 @@ impl Server {
         self.lasting.listeners.close();
         self.issue(Order::StopAccepting);
         self.issue(Order::Drain);
-        self.end(deadline)
+        self.end(deadline, || false)
     }
 
-    /// Waits until no connection is left, or until the `deadline`, and cuts off the rest. The
-    /// errors are those of [`Self::stop_gracefully`].
-    pub(crate) fn end(mut self, deadline: &mut StopDeadline<'_>) -> Result<Summary, String> {
-        let mut aborted = false;
+    /// Waits until no connection is left, or until the `deadline`, and cuts off the rest. If they
+    /// go to another process, which refuses them from some moment on, each ends with its next
+    /// response then. The errors are those of [`Self::stop_gracefully`].
+    pub(crate) fn end(
+        mut self,
+        deadline: &mut StopDeadline<'_>,
+        are_refused: impl Fn() -> bool,
+    ) -> Result<Summary, String> {
+        let (mut aborted, mut has_heir) = (false, true);
         while !self.has_ended() {
+            if has_heir && are_refused() {
+                has_heir = false;
+                self.all().for_each(|generation| generation.leave(None));
+            }
             if deadline.has_passed() {
                 self.issue(Order::Abort);
                 aborted = true;

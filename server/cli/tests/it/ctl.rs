@@ -219,7 +219,7 @@ pub(crate) fn ask(client: &mut TcpStream, path: &str) -> u16 {
 }
 
 /// Asks, and waits for the answer: its status, and whether it says that it is the last.
-fn answer_to(client: &mut TcpStream, path: &str) -> (u16, bool) {
+pub(crate) fn answer_to(client: &mut TcpStream, path: &str) -> (u16, bool) {
     write!(client, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     answer(client)
 }
@@ -280,7 +280,9 @@ fn a_change_that_finds_no_descriptors_changes_nothing() {
         // Engines take descriptors for each CPU.
         let cpus = format!("partitions.cpus=[\"{}\"]", os::affinity::allowed_cpus()[0]);
         let served = serve(&mut command, site.as_ref());
-        let server = ServerProcess::start(served.args(["--set", &cpus]));
+        // However long the clients take.
+        let drain = "timeouts.drain_ms=600000";
+        let server = ServerProcess::start(served.args(["--set", &cpus, "--set", drain]));
         let change = |engine: &str| {
             let (status, out, err) = place.ctl(&["change", &format!("engine.name={engine}")]);
             let is_refused = status == 1 && err.contains("Too many open files");

@@ -14,11 +14,14 @@ use testkit::server_process::{ServerProcess, serve};
 use testkit::sockets::{SYN_RECEIVED, TcpSocket, tcp_sockets};
 use testkit::{comes_true, install, install_script, wait_until};
 
-use crate::ctl::{Place, ROPEWALK, answer, ask};
+use crate::ctl::{Place, ROPEWALK, answer, answer_to, ask};
 use crate::processes::is_running;
 
 /// A file that no socket takes at once.
 const LARGE_BYTES: usize = 8 << 20;
+
+/// Arguments of a server whose clients have all time when it ends.
+const PATIENT: [&str; 2] = ["--set", "timeouts.drain_ms=600000"];
 
 /// A server by a copy of the program, which can be replaced.
 struct Upgradable {
@@ -111,7 +114,7 @@ fn no_client_notices_that_another_process_serves() {
         if (engines::find(name).unwrap().obstacle)().is_some() {
             return;
         }
-        let settings = ["--set", "timeouts.drain_ms=600000", "--set", "socket.defer_accept_s=60"];
+        let settings = [PATIENT[0], PATIENT[1], "--set", "socket.defer_accept_s=60"];
         let arguments = [&["--engine", name], &settings[..]].concat();
         let mut upgradable = Upgradable::start(&arguments, |_| {});
         let (server, address) = (upgradable.server.pid(), upgradable.server.address());
@@ -223,7 +226,7 @@ fn a_program_that_does_not_serve_changes_nothing() {
 /// Whoever ends the server means what it has started as well, and no client that it serves.
 #[test]
 fn a_signal_during_an_upgrade_ends_both_in_order() {
-    let upgradable = Upgradable::start(&[], |_| {});
+    let upgradable = Upgradable::start(&PATIENT, |_| {});
     let mut slow = upgradable.server.connect();
     slow.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     let told = upgradable.place.path("told");
@@ -328,6 +331,31 @@ fn either_process_may_be_killed() {
                 upgradable.waits_for_end();
             }
         }
+    }
+}
+
+/// A connection that comes to rest at the former server when the other takes none any more, because
+/// it has changed, or has been followed itself, is told to end with its next response.
+#[test]
+fn what_the_follower_takes_no_more_is_told_to_end() {
+    for words in [&["change", "engine.name=threads-direct"][..], &["upgrade"]] {
+        let mut upgradable = Upgradable::start(&PATIENT, |_| {});
+        let mut slow = upgradable.server.connect();
+        slow.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        let first = upgradable.upgrade();
+        let _second = match words {
+            ["upgrade"] => Some(upgradable.upgrade()),
+            _ => {
+                assert_eq!(upgradable.place.ctl(words).0, 0);
+                None
+            }
+        };
+        let has_ended = || !fs::exists(format!("/proc/{}/fd/0", first.process)).unwrap_or(false);
+        wait_until(|| words != ["upgrade"] || has_ended());
+        assert_eq!(answer(&mut slow).0, 200, "{words:?}");
+        assert_eq!(answer_to(&mut slow, "/"), (200, true), "{words:?}");
+        upgradable.waits_for_end();
+        upgradable.drain();
     }
 }
 

@@ -112,8 +112,9 @@ impl Predecessor {
     /// Has a thread go on with the connections that come, until the predecessor has ended.
     ///
     /// # Errors
-    /// There is no thread.
+    /// There is no thread, or no descriptor.
     pub(crate) fn take_connections(self, taker: Taker, landing: Landing) -> io::Result<()> {
+        taker.open(self.0.try_clone()?);
         let take = move || {
             let wait = || wait_ready(self.socket.as_fd(), Readiness::Readable, u64::MAX).is_ok();
             while wait() && landing.take_all(self.socket.as_fd(), taker.get().as_slice()) {}
