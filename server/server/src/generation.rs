@@ -23,7 +23,7 @@ use crate::interrupt_affinity::Place;
 use crate::layout::{Layout, Share};
 use crate::listeners::{Dealt, Listeners};
 use crate::local::{CounterBook, Given, Local};
-use crate::partitions::{Machine, Partition};
+use crate::partitions::{Allowance, Machine, Partition};
 use crate::processes::{Ledger, Supervisor, Travels, WorkerCommand};
 use crate::ready::{self, Ready, make_ready};
 use crate::report;
@@ -68,6 +68,8 @@ pub(crate) struct Generation {
     pub(crate) hints: Vec<String>,
     /// Why the engine was chosen, if by rule.
     pub(crate) reasons: Vec<String>,
+    /// What it was chosen for, if by rule.
+    pub(crate) chosen_for: Option<Allowance>,
     /// How long connections may take that cannot be moved when these workers leave.
     pub(crate) drain_us: u64,
     /// When those are cut off, if the workers leave.
@@ -257,6 +259,7 @@ impl Start<'_> {
             description,
             hints,
             reasons: reasons.unwrap_or_default(),
+            chosen_for: self.choice.map(|_| self.machine.allowance()),
             drain_us: 1000 * settings.timeouts.drain_ms,
             leaves_until: None,
             is_cut_off: false,

@@ -8,6 +8,33 @@ use os::cpu_list;
 use crate::config::{Division, PartitionSettings, Pin};
 use crate::topology::Topology;
 
+/// The processor time that this process may use, which others change while it runs: its affinity,
+/// and the quota of its container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    cpus: Vec<usize>,
+    parallelism: usize,
+}
+
+impl Allowance {
+    pub(crate) fn inspect() -> Self {
+        let cpus = os::affinity::allowed_cpus();
+        let parallelism = std::thread::available_parallelism().map_or(cpus.len(), Into::into);
+        Self { cpus, parallelism }
+    }
+}
+
+impl fmt::Display for Allowance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cpus, parallelism } = self;
+        write!(f, "CPUs {}", cpu_list::show(cpus))?;
+        match parallelism < &cpus.len() {
+            true => write!(f, ", the time of {parallelism}"),
+            false => Ok(()),
+        }
+    }
+}
+
 /// The part of the machine that this process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
@@ -26,13 +53,17 @@ impl Machine {
     pub(crate) fn inspect() -> Self {
         /// The descriptor limit that a process gets on nearly every system unless it is set.
         const DESCRIPTORS_USUAL: u64 = 1024;
-        let cpus = os::affinity::allowed_cpus();
+        let Allowance { cpus, parallelism } = Allowance::inspect();
         Self {
-            parallelism: std::thread::available_parallelism().map_or(cpus.len(), Into::into),
+            parallelism,
             descriptors_max: os::limits::raise_descriptor_limit().unwrap_or(DESCRIPTORS_USUAL),
             topology: Topology::of_this_machine(&cpus),
             cpus,
         }
+    }
+
+    pub(crate) fn allowance(&self) -> Allowance {
+        Allowance { cpus: self.cpus.clone(), parallelism: self.parallelism }
     }
 }
 

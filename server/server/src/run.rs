@@ -14,6 +14,7 @@ use os::signals::Signal;
 use crate::config::{Config, ConfigError};
 use crate::control::{Answer, Asked, Control, Request};
 use crate::local::DESCRIPTORS_WIDENED;
+use crate::partitions::Allowance;
 use crate::passage::{Landing, Passage};
 use crate::ready;
 use crate::report::{self, Reported, report};
@@ -227,10 +228,11 @@ impl End {
 }
 
 /// A server that serves, and what it was told.
-struct Serving<'l> {
+struct Serving {
     /// None while it changes.
     server: Option<Server>,
-    config: &'l Config,
+    /// What it serves by.
+    config: Config,
     load: Load,
     /// The settings that were changed since the configuration was read last.
     changed: Vec<String>,
@@ -239,15 +241,27 @@ struct Serving<'l> {
     control: Option<Control>,
     /// The servers in whose place this one has come, if they still drained then.
     former: Vec<Identity>,
+    /// The last processor time that workers were to be started for while it served.
+    followed: Option<Allowance>,
     /// When a signal to stop has come, if it came while something else was done.
     asked_us: Option<u64>,
 }
 
-impl<'l> Serving<'l> {
-    fn new(server: Server, config: &'l Config, load: Load) -> Self {
+impl Serving {
+    fn new(server: Server, config: &Config, load: Load) -> Self {
+        let config = config.clone();
         let (server, changed, program) = (Some(server), Vec::new(), upgrade::program());
-        let former = Vec::new();
-        Self { server, config, load, changed, program, control: None, former, asked_us: None }
+        Self {
+            server,
+            config,
+            load,
+            changed,
+            program,
+            control: None,
+            former: Vec::new(),
+            followed: None,
+            asked_us: None,
+        }
     }
 
     fn server(&mut self) -> &mut Server {
@@ -337,7 +351,22 @@ impl<'l> Serving<'l> {
                 return Ok(End::asked_now());
             }
             server.do_housekeeping();
+            self.follow_allowance(signals)?;
         }
+    }
+
+    /// Has the rule choose again, if others have changed what processor time the process may use.
+    fn follow_allowance(&mut self, signals: &mut Signals) -> Result<(), String> {
+        let allowance = self.server().other_allowance();
+        let is_tried = allowance == self.followed;
+        self.followed = allowance;
+        if let Some(allowance) = self.followed.as_ref().filter(|_| !is_tried) {
+            report(&format!("this process may use {allowance} now"));
+            let config = self.config.clone();
+            let Answer { lines, .. } = self.apply(config, signals)?;
+            lines.iter().for_each(|line| report(line));
+        }
+        Ok(())
     }
 
     /// Does what is asked. Returns why the server ends, if it does.
@@ -380,10 +409,19 @@ impl<'l> Serving<'l> {
             Outcome::Done(Err(why)) => return Ok(Answer::failed(why.to_string(), 2)),
             Outcome::ToStop(..) | Outcome::Late => return Ok(self.ends(os::clock::now(), signals)),
         };
+        let answer = self.apply(config, signals)?;
+        if answer.status == 0 {
+            self.changed = settings;
+        }
+        Ok(answer)
+    }
+
+    /// Changes to this configuration. The errors are those of [`Self::change`].
+    fn apply(&mut self, config: Config, signals: &mut Signals) -> Result<Answer, String> {
         let mut server = self.server.take().expect("no change is under way");
         let (log, drain_us) = (server.log_queue(), server.drain_us());
         let change = move || {
-            let changed = server.change(&config);
+            let changed = server.change(&config).map(|()| config);
             (server, changed)
         };
         // Nobody but that thread has the server, which serves meanwhile.
@@ -401,8 +439,8 @@ impl<'l> Serving<'l> {
             }
         };
         let answer = match changed {
-            Ok(()) => {
-                self.changed = settings;
+            Ok(config) => {
+                self.config = config;
                 Answer::done(vec![server.description().into()])
             }
             Err(why) => Answer::failed(why.to_string(), exit_status(&why)),

@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::generation::{Ended, Generation, Lasting, Taker, report_left_out};
 use crate::interrupt_affinity::InterruptAffinity;
 use crate::line_writer::Queue;
+use crate::partitions::Allowance;
 use crate::report;
 use crate::services::Services;
 use crate::start_error::StartError;
@@ -113,6 +114,12 @@ impl Server {
         self.interrupts = InterruptAffinity::set(&self.current.places);
         self.take_leave();
         Ok(())
+    }
+
+    /// What processor time the process may use now, if the rule has chosen for another.
+    pub(crate) fn other_allowance(&self) -> Option<Allowance> {
+        let chosen_for = self.current.chosen_for.as_ref()?;
+        Some(Allowance::inspect()).filter(|now| now != chosen_for)
     }
 
     /// How long connections may take when the server ends.

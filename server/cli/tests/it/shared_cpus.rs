@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use os::cpu_list;
 use testkit::{Temporary, comes_true, thread_folders};
 
 use crate::machine::skip;
@@ -104,4 +105,31 @@ fn workers_leave_cpus_that_others_use() {
     for engine in ENGINES {
         check(engine, &cpus[..2]);
     }
+}
+
+/// By `taskset`, or by a container's cpuset: the rule of `--engine auto` chooses again, and its
+/// clients stay.
+#[test]
+fn the_rule_follows_the_cpus_that_the_server_may_use() {
+    let cpus = os::affinity::allowed_cpus();
+    if cpus.len() < 2 {
+        return skip("CPUs that are taken from a server", "there is one CPU only");
+    }
+    let directory = Temporary::new();
+    directory.file("index.html", BODY);
+    let server = served(directory.path(), &[]);
+    let mut client = server.connect();
+    assert!(request_many(&mut client));
+    for (allowed, expected) in
+        [(&cpus[..1], " with event-loop (1 worker "), (&cpus, " with event-loop-per-core (")]
+    {
+        for thread in os::accounting::threads(server.pid()) {
+            let _ = os::affinity::pin_other(thread, allowed); // unless it has just ended
+        }
+        let line = format!("ropewalk: this process may use CPUs {} now", cpu_list::show(allowed));
+        server.wait_for_line(|printed| printed == line);
+        server.wait_for_line(|printed| printed.contains(expected));
+        assert!(request_many(&mut client), "{line}");
+    }
+    server.stop();
 }
