@@ -43,7 +43,7 @@ pub(crate) const SPEC: EngineSpec = EngineSpec {
     knobs: KNOBS,
     sendfile: &[SendfileMode::NonBlocking, SendfileMode::Off],
     applications: "the loop of the client",
-    moves: Moves::Never("its processes share one table of files, and end with their connections"),
+    moves: Moves::Never("its processes are copies of one, which alone is reached from outside"),
     obstacle: crate::engine::runs_everywhere,
     plan,
     start,

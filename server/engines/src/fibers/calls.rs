@@ -58,7 +58,7 @@ fn lent<'l>(
     fiber: u64,
     thread: &'l mut KernelThread,
 ) -> Lent<'l, FiberWatch<'l>> {
-    let may_keep = !thread.is_draining();
+    let may_keep = !thread.cluster.shared.orders.is_ending();
     let KernelThread { cluster, worker, runner, buffer, .. } = thread;
     let watch = FiberWatch { callers: &cluster.callers, epoll: &cluster.epoll, fiber };
     Lent { connection, worker, buffer, runner, watch, may_keep }

@@ -311,8 +311,9 @@ impl KernelThread {
                 self.handle(cluster, event, poller);
             }
         }
-        if poller.next_close.is_some_and(|moment| moment <= self.worker.now()) {
-            poller.next_close = cluster.calls.close_kept(self.worker.now());
+        let (now, is_ending) = (self.worker.now(), cluster.shared.orders.is_ending());
+        if poller.next_close.is_some_and(|moment| moment <= now || is_ending) {
+            poller.next_close = cluster.calls.close_kept(now, is_ending);
         }
         cluster.timers.expire(&cluster.table, self.worker.now(), &mut poller.found);
         if cluster.listeners().next_check().is_some_and(|moment| moment <= self.worker.now()) {

@@ -136,7 +136,7 @@ impl Child {
 
     /// Closes connections to applications that no request has used in time.
     fn close_kept(&mut self) {
-        let next = self.registry.calls.close_kept(Tick(os::clock::now()));
+        let next = self.registry.calls.close_kept(Tick(os::clock::now()), false);
         self.keeps_connections = next.is_some();
     }
 

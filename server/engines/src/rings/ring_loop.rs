@@ -556,9 +556,14 @@ impl Obey for RingLoop {
     fn leave(&mut self) {
         self.is_leaving = true;
         self.obeyed.is_closed = self.obeyed.is_closed || self.leave_listeners();
+        self.drain_calls();
         self.accepting.resume(self.worker.now()); // the end of a wait for room
+        if let Some(again) = self.obeyed.next_walk(self.connections.len(), self.worker.now()) {
+            return self.accepting.rest(again);
+        }
         for key in self.connections.keys() {
             if self.shared.heir().is_some_and(|heir| !heir.has_room()) {
+                self.obeyed.walk_is_not_over();
                 return self.accepting.rest(self.worker.now().plus_ms(LEAVES_AGAIN_MS));
             }
             self.gives(key);

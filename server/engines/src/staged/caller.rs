@@ -242,8 +242,9 @@ impl Caller {
     fn expire(&mut self) {
         let now = self.worker.now();
         self.calls.take_expired(now).into_iter().for_each(|key| self.queue(key));
-        if self.closing_due.is_some_and(|due| due <= now) {
-            self.closing_due = self.pipeline.applications.pool.close_kept(now);
+        let is_ending = self.shared.orders.is_ending();
+        if self.closing_due.is_some_and(|due| due <= now || is_ending) {
+            self.closing_due = self.pipeline.applications.pool.close_kept(now, is_ending);
         }
     }
 
@@ -286,7 +287,8 @@ impl Caller {
 
     /// Moves bytes between a client and its application.
     fn drive(&mut self, key: u64) -> Paused {
-        let Self { calls, worker, buffer, runner, is_draining, .. } = self;
+        let may_keep = !self.shared.orders.is_ending();
+        let Self { calls, worker, buffer, runner, .. } = self;
         let Some(Calling { client, id, call, .. }) = calls.get(key) else { return Paused::Over };
         let Client { connection, socket, ready, .. } = &mut **client;
         let (id, now) = (*id, worker.now());
@@ -295,7 +297,7 @@ impl Caller {
         call.expire_if_due(&mut SessionClient { connection, worker, id, watch }, now);
         for _ in 0..ROUNDS_PER_TURN {
             let mut end = SessionClient { connection, worker, id, watch: Unwatched };
-            if call.go_on(&mut end, buffer, now, runner, !*is_draining) == Progress::Over {
+            if call.go_on(&mut end, buffer, now, runner, may_keep) == Progress::Over {
                 return self.finish(key);
             }
             let mut socket = Plain(socket.as_fd());

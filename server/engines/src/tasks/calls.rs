@@ -14,7 +14,6 @@ use tokio::io::unix::AsyncFd;
 
 use super::runtime_state::{RuntimeState, ThreadContext};
 use super::watch::watch;
-use crate::orders::Order;
 use crate::parts::applications::client_call::{ClientCall, Lent};
 use crate::parts::applications::driven_call::WatchLine;
 
@@ -59,7 +58,7 @@ pub(super) fn lent<'l>(
     thread: &'l mut ThreadContext,
 ) -> Lent<'l, TaskWatch> {
     let ThreadContext { worker, buffer } = thread;
-    let may_keep = !state.loop_context.shared.orders.is_issued(Order::Drain);
+    let may_keep = !state.loop_context.shared.orders.is_ending();
     let runner = &state.loop_context.runner;
     Lent { connection, worker, buffer, runner, watch: TaskWatch, may_keep }
 }

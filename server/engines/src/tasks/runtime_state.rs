@@ -187,7 +187,7 @@ impl RuntimeState {
     /// until the next one; none if none is kept.
     pub(super) fn close_kept(&self) -> Option<Duration> {
         let now = Tick(os::clock::now());
-        let next = self.calls.close_kept(now)?;
+        let next = self.calls.close_kept(now, self.loop_context.shared.orders.is_ending())?;
         Some(Duration::from_micros(next.since(now)))
     }
 

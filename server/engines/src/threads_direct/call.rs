@@ -91,7 +91,7 @@ impl Conversation<'_> {
         pace: &mut Pace,
         buffer: &mut [u8],
     ) -> Progress {
-        let may_keep = !self.registry.is_draining();
+        let may_keep = !self.registry.is_ending();
         if self.registry.are_last() {
             reply.be_last();
         }

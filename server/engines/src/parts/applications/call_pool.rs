@@ -278,10 +278,11 @@ impl<S> CallPool<S> {
 
     /// Closes the connections that no call has used in time. Returns when it is to be called again;
     /// none if nothing is kept.
-    pub(crate) fn close_kept(&self, now: Tick) -> Option<Tick> {
+    pub(crate) fn close_kept(&self, now: Tick, is_ending: bool) -> Option<Tick> {
         if self.usages.is_empty() {
             return None;
         }
+        let now = if is_ending { Tick(u64::MAX) } else { now };
         self.next_close.store(u64::MAX, Ordering::Release); // before the search: none is missed
         let next = self.usages.iter().filter_map(|usage| lock(usage).close_kept(now)).min();
         if let Some(next) = next {
@@ -411,13 +412,13 @@ mod tests {
             closer.0.swap(0, Ordering::Relaxed)
         };
         let at = |ms| Tick(0).plus_ms(ms);
-        assert_eq!(pool.close_kept(at(0)), None);
+        assert_eq!(pool.close_kept(at(0), false), None);
         assert_eq!((keep(0, at(0)), keep(0, at(1))), (1, 0));
         assert_eq!(keep(1, at(1)), 1, "this one is due first");
-        assert_eq!(pool.close_kept(at(1)), Some(at(101)));
+        assert_eq!(pool.close_kept(at(1), false), Some(at(101)));
         assert_eq!((keep(1, at(2)), keep(0, at(2))), (0, 0));
-        assert_eq!(pool.close_kept(at(102)), Some(at(1000)));
-        assert_eq!(pool.close_kept(at(1002)), None);
+        assert_eq!(pool.close_kept(at(102), false), Some(at(1000)));
+        assert_eq!(pool.close_kept(at(1002), false), None);
         assert_eq!(keep(0, at(1002)), 1);
     }
 

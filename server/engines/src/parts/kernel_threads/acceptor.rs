@@ -242,7 +242,8 @@ impl<C: Pool + 'static> Acceptor<C> {
     /// How long to wait for events.
     fn timeout_ms(&self) -> Option<u32> {
         let pool = self.pool.next_check(self.worker.now());
-        let calls = self.registry.calls.close_kept(self.worker.now());
+        let (now, is_ending) = (self.worker.now(), self.registry.is_ending());
+        let calls = self.registry.calls.close_kept(now, is_ending);
         let leaving = self.leaving.next;
         let moments = [self.listeners.next_check(), self.worker.next_look(), pool, calls, leaving];
         timeout_ms(self.worker.now(), moments)

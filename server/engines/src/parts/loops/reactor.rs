@@ -523,6 +523,10 @@ impl Obey for Reactor {
 
     fn leave(&mut self) {
         self.obeyed.is_closed = self.obeyed.is_closed || self.leave_listeners();
+        self.drain_calls();
+        if let Some(again) = self.obeyed.next_walk(self.connections.len(), self.worker.now()) {
+            return self.listeners.rest(&self.watch, again);
+        }
         let heir = self.shared.heir();
         for key in self.connections.keys() {
             let Some(slot) = self.connections.get(key) else { continue };
@@ -530,6 +534,7 @@ impl Obey for Reactor {
                 Some(heir) if slot.upstream == NO_UPSTREAM && heir.may_take(&slot.connection) => {
                     if !heir.has_room() {
                         // There are no listeners to rest from, but the next turn comes.
+                        self.obeyed.walk_is_not_over();
                         let again = self.worker.now().plus_ms(LEAVES_AGAIN_MS);
                         return self.listeners.rest(&self.watch, again);
                     }

@@ -97,7 +97,7 @@ impl Drive<'_, '_> {
         let (registry, worker) = (self.registry, self.lease.worker());
         let (now, connection) = (worker.now(), &mut self.served.connection);
         let mut client = SessionClient { connection, worker, id, watch: Unwatched };
-        let may_keep = !registry.is_draining();
+        let may_keep = !registry.is_ending();
         driven.go_on(&mut client, self.buffer, now, &registry.runner, may_keep)
     }
 
