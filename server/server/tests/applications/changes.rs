@@ -314,6 +314,38 @@ fn a_client_that_can_go_nowhere_any_more_is_told() {
     });
 }
 
+/// Each would take a place that the next engine's calls need.
+#[test]
+fn who_has_left_keeps_no_connection_to_an_application() {
+    let directory = site();
+    for_each_engine(|spec| {
+        let (steps, ended) = (Arc::new(Steps::default()), Arc::new(AtomicUsize::new(0)));
+        let (reached, closed) = (Arc::clone(&steps), Arc::clone(&ended));
+        let application = application(move |head, mut stream| {
+            if head.starts_with("GET /app/held ") {
+                reached.wait_for(1);
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnow").unwrap();
+            let rest = stream.read(&mut [0]).unwrap_or(0);
+            closed.fetch_add(usize::from(rest == 0), Ordering::Relaxed);
+        });
+        let mut server = Running::start(&config_of(&directory, application, spec.name));
+        let mut waiting = Client::place(Situation::Silent, &server, 0);
+        waiting.ask("/app/held");
+        assert!(comes_true(|| steps.waits.load(Ordering::Relaxed) == 1));
+        let mut client = Client::place(Situation::Silent, &server, 0);
+        client.ask("/app/now");
+        assert!(!client.expect(b"now"));
+        server.change(&config_of(&directory, application, "event-loop")).unwrap();
+        drop(client);
+        let has_closed = |count| comes_true(|| ended.load(Ordering::Relaxed) == count);
+        assert!(has_closed(1), "{}: what rested is kept", spec.name);
+        steps.reach(1);
+        waiting.expect(b"now");
+        assert!(has_closed(2), "{}: the last one is kept", spec.name);
+    });
+}
+
 /// Connects again and again, as others do while the server changes.
 fn arrive(address: SocketAddr) {
     for _ in 0..20 {
