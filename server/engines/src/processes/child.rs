@@ -136,7 +136,8 @@ impl Child {
 
     /// Closes connections to applications that no request has used in time.
     fn close_kept(&mut self) {
-        let next = self.registry.calls.close_kept(Tick(os::clock::now()), false);
+        let is_ending = self.board.orders.is_any_issued();
+        let next = self.registry.calls.close_kept(Tick(os::clock::now()), is_ending);
         self.keeps_connections = next.is_some();
     }
 

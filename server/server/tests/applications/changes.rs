@@ -242,8 +242,9 @@ fn held_back(steps: &Arc<Steps>) -> SocketAddr {
 }
 
 fn config_of(directory: &Temporary, application: SocketAddr, engine: &str) -> Config {
-    let route =
-        format!("host.route=[{{ path = \"/app/**\", proxy = [\"http://{application}\"] }}]");
+    let route = format!(
+        "host.route=[{{ path = \"/app/**\", proxy = [\"http://{application}\"], idle_ms = 600000 }}]"
+    );
     let engine = format!("engine.name={engine}");
     // What cannot be moved may take its time.
     let timeouts = ["timeouts.drain_ms=600000", "timeouts.head_ms=15000"];
