@@ -473,8 +473,7 @@ impl Serving {
         let (former, settings) = (self.former.clone(), self.server().interrupts());
         let launch = Arc::new(Launch::default());
         let launched = Arc::clone(&launch);
-        let start =
-            move || Successor::start(&program, &former, &listeners, &settings, &launched);
+        let start = move || Successor::start(&program, &former, &listeners, &settings, &launched);
         let successor = match in_time(start, "upgrade", 0, signals)? {
             Outcome::Done(Ok(successor)) => successor,
             Outcome::Done(Err(Refusal { lines, status })) => {

@@ -114,7 +114,7 @@ impl Predecessor {
     /// # Errors
     /// There is no thread, or no descriptor.
     pub(crate) fn take_connections(self, taker: Taker, landing: Landing) -> io::Result<()> {
-        taker.open(self.0.try_clone()?);
+        taker.open(self.socket.try_clone()?);
         let take = move || {
             let wait = || wait_ready(self.socket.as_fd(), Readiness::Readable, u64::MAX).is_ok();
             while wait() && landing.take_all(self.socket.as_fd(), taker.get().as_slice()) {}
