@@ -8,6 +8,7 @@ mod error_log;
 mod generated;
 mod hung_disks;
 mod hung_readers;
+mod killed;
 mod leaving;
 mod limits;
 mod machine;

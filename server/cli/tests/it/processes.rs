@@ -254,7 +254,7 @@ fn own_bytes(pid: u32) -> u64 {
     own.sum::<u64>() * 1024
 }
 
-fn is_stopped(pid: u32) -> bool {
+pub(crate) fn is_stopped(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
 }
 

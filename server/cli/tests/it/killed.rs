@@ -1,0 +1,142 @@
+//! Processes that are killed at a step of a change or of an upgrade: what is left of them, and who
+//! serves on.
+
+use std::fs::{self, DirEntry};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::thread;
+
+use os::guard::Guard;
+use testkit::server_process::{ServerProcess, serve};
+use testkit::{comes_true, thread_folders, wait_until};
+
+use crate::ctl::{Place, ROPEWALK, ask};
+use crate::processes::{children, is_running, is_stopped};
+
+/// Former and new engines of which the new one has processes, and how far below the server those
+/// are that are caught: worker processes, or the managers that these fork.
+const CHANGES: [(&str, &str, usize); 4] = [
+    ("event-loop", "event-loop-copies", 1),
+    ("event-loop-copies", "event-loop-shared-listener", 1),
+    ("threads", "event-loop-shared-cache", 2),
+    ("event-loop-copies", "event-loop-shared-cache", 2),
+];
+
+/// A server that can be changed.
+struct Changing {
+    place: Place,
+    server: ServerProcess,
+    engine: &'static str,
+}
+
+impl Changing {
+    fn start(engine: &'static str) -> Self {
+        let place = Place::new();
+        let mut command = place.command_of(ROPEWALK.as_ref());
+        let served = serve(&mut command, place.path("a").as_ref());
+        let server = ServerProcess::start(served.args(["--engine", engine]));
+        Self { place, server, engine }
+    }
+
+    fn change(&self, engine: &str) -> (i32, String, String) {
+        self.place.ctl(&["change", &format!("engine.name={engine}")])
+    }
+
+    /// The processes that a change has started, so far below the server, which had these children.
+    fn started(&self, before: &[u32], depth: usize) -> Vec<u32> {
+        let mut found = children_now(self.server.pid());
+        found.retain(|pid| !before.contains(pid));
+        (1..depth).fold(found, |found, _| found.into_iter().flat_map(children_now).collect())
+    }
+
+    /// Does something while the first processes of a change are stopped, none of which serves.
+    /// Returns what `ropewalk ctl` says of that change.
+    fn while_they_start(
+        &self,
+        engine: &str,
+        depth: usize,
+        act: impl Fn(&[u32]),
+    ) -> (i32, String, String) {
+        thread::scope(|scope| {
+            for _ in 0..100 {
+                let before = children(self.server.pid());
+                let started = || self.started(&before, depth);
+                let asked = scope.spawn(|| self.change(engine));
+                while started().is_empty() && !asked.is_finished() {}
+                let caught = started();
+                os::signals::send("STOP", &caught);
+                let list: Vec<String> = caught.iter().map(u32::to_string).collect();
+                let _guard = Guard::new("kill -s KILL \"$@\"", list).unwrap();
+                wait_until(|| caught.iter().all(|pid| is_stopped(*pid) || !is_running(*pid)));
+                if !caught.is_empty() && caught.iter().all(|pid| has_not_begun(*pid)) {
+                    act(&caught);
+                    return asked.join().unwrap();
+                }
+                os::signals::send("CONT", &caught);
+                assert_eq!(asked.join().unwrap().0, 0);
+                assert_eq!(self.change(self.engine).0, 0);
+                wait_until(|| children(self.server.pid()).len() == before.len());
+            }
+            panic!("each time the processes served already");
+        })
+    }
+}
+
+/// Whether a process is stopped, and has nothing yet by which it could wait for clients.
+fn has_not_begun(pid: u32) -> bool {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let leads_to = |it: DirEntry| fs::read_link(it.path()).unwrap();
+    is_stopped(pid) && !descriptors.map(leads_to).any(|it| it.ends_with("anon_inode:[eventpoll]"))
+}
+
+/// The children of a process, found fast.
+fn children_now(pid: u32) -> Vec<u32> {
+    let of = |thread: PathBuf| fs::read_to_string(thread.join("children")).unwrap_or_default();
+    let lists: String = thread_folders(pid).into_iter().map(of).collect();
+    lists.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+#[test]
+fn nothing_is_left_of_a_server_that_is_killed_while_it_changes() {
+    for (former, engine, depth) in CHANGES {
+        let changing = Changing::start(former);
+        let server = &changing.server;
+        let (status, ..) = changing.while_they_start(engine, depth, |caught| {
+            let all = [caught, &children(server.pid())].concat();
+            os::signals::send("KILL", &[server.pid()]);
+            os::signals::send("CONT", caught);
+            let have_ended = comes_true(|| !all.iter().any(|pid| is_running(*pid)));
+            assert!(have_ended, "{former} to {engine}: {all:?}");
+            let is_free = || TcpListener::bind(server.address()).is_ok();
+            assert!(comes_true(is_free), "{former} to {engine}: somebody listens");
+        });
+        assert_eq!(status, 1, "{former} to {engine}: nobody has answered");
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_starts_is_a_change_that_fails() {
+    for (former, engine, depth) in CHANGES {
+        let changing = Changing::start(former);
+        let server = &changing.server;
+        let count = children(server.pid()).len();
+        // What a change leaves for the next one is there.
+        [engine, former].iter().for_each(|name| assert_eq!(changing.change(name).0, 0));
+        wait_until(|| children(server.pid()).len() == count);
+        let mut resting = server.connect();
+        assert_eq!(ask(&mut resting, "/"), 200);
+        let descriptors = server.descriptors();
+        let (status, out, err) = changing.while_they_start(engine, depth, |caught| {
+            assert_eq!(ask(&mut server.connect(), "/"), 200);
+            os::signals::send("KILL", caught);
+        });
+        assert_eq!((status, &*out), (1, ""), "{former} to {engine}: {err}");
+        assert!(err.contains("signal 9"), "{former} to {engine}: {err}");
+        assert_eq!(ask(&mut resting, "/"), 200, "{former} to {engine}");
+        assert_eq!(server.status("/"), 200, "{former} to {engine}");
+        let is_as_before = || server.descriptors() <= descriptors;
+        assert!(comes_true(is_as_before), "{} of {descriptors}", server.descriptors());
+        assert_eq!(children(server.pid()).len(), count, "{former} to {engine}");
+        assert_eq!(changing.change(engine).0, 0, "{former} to {engine}");
+    }
+}
