@@ -4,14 +4,16 @@
 use std::fs::{self, DirEntry};
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 
 use os::guard::Guard;
 use testkit::server_process::{ServerProcess, serve};
-use testkit::{comes_true, thread_folders, wait_until};
+use testkit::{comes_true, install_script, thread_folders, wait_until};
 
 use crate::ctl::{Place, ROPEWALK, ask};
 use crate::processes::{children, is_running, is_stopped};
+use crate::upgrade::Upgradable;
 
 /// Former and new engines of which the new one has processes, and how far below the server those
 /// are that are caught: worker processes, or the managers that these fork.
@@ -21,6 +23,9 @@ const CHANGES: [(&str, &str, usize); 4] = [
     ("threads", "event-loop-shared-cache", 2),
     ("event-loop-copies", "event-loop-shared-cache", 2),
 ];
+
+/// How often processes are started until some are caught before they serve.
+const TRIES: u32 = 100;
 
 /// A server that can be changed.
 struct Changing {
@@ -38,48 +43,60 @@ impl Changing {
         Self { place, server, engine }
     }
 
-    fn change(&self, engine: &str) -> (i32, String, String) {
+    fn change(&self, engine: &str) -> Outcome {
         self.place.ctl(&["change", &format!("engine.name={engine}")])
-    }
-
-    /// The processes that a change has started, so far below the server, which had these children.
-    fn started(&self, before: &[u32], depth: usize) -> Vec<u32> {
-        let mut found = children_now(self.server.pid());
-        found.retain(|pid| !before.contains(pid));
-        (1..depth).fold(found, |found, _| found.into_iter().flat_map(children_now).collect())
     }
 
     /// Does something while the first processes of a change are stopped, none of which serves.
     /// Returns what `ropewalk ctl` says of that change.
-    fn while_they_start(
-        &self,
-        engine: &str,
-        depth: usize,
-        act: impl Fn(&[u32]),
-    ) -> (i32, String, String) {
-        thread::scope(|scope| {
-            for _ in 0..100 {
-                let before = children(self.server.pid());
-                let started = || self.started(&before, depth);
-                let asked = scope.spawn(|| self.change(engine));
-                while started().is_empty() && !asked.is_finished() {}
-                let caught = started();
-                os::signals::send("STOP", &caught);
-                let list: Vec<String> = caught.iter().map(u32::to_string).collect();
-                let _guard = Guard::new("kill -s KILL \"$@\"", list).unwrap();
-                wait_until(|| caught.iter().all(|pid| is_stopped(*pid) || !is_running(*pid)));
-                if !caught.is_empty() && caught.iter().all(|pid| has_not_begun(*pid)) {
-                    act(&caught);
-                    return asked.join().unwrap();
-                }
-                os::signals::send("CONT", &caught);
-                assert_eq!(asked.join().unwrap().0, 0);
-                assert_eq!(self.change(self.engine).0, 0);
-                wait_until(|| children(self.server.pid()).len() == before.len());
+    fn while_they_start(&self, engine: &str, depth: usize, act: impl Fn(&[u32])) -> Outcome {
+        for _ in 0..TRIES {
+            let count = children(self.server.pid()).len();
+            let ask = || self.change(engine);
+            match while_they_start(self.server.pid(), depth, ask, &act) {
+                Ok(outcome) => return outcome,
+                Err(outcome) => assert_eq!(outcome.0, 0),
             }
-            panic!("each time the processes served already");
-        })
+            assert_eq!(self.change(self.engine).0, 0);
+            wait_until(|| children(self.server.pid()).len() == count);
+        }
+        panic!("each time the processes served already");
     }
+}
+
+/// What `ropewalk ctl` ends with: its status, and what it says.
+type Outcome = (i32, String, String);
+
+/// Does something while the first processes are stopped that a server starts, so far below it, when
+/// `ask` is called, if none of them serves yet; else nothing, which is the error.
+fn while_they_start(
+    server: u32,
+    depth: usize,
+    ask: impl FnOnce() -> Outcome + Send,
+    act: impl Fn(&[u32]),
+) -> Result<Outcome, Outcome> {
+    let before = children(server);
+    let started = || {
+        let found = children_now(server).into_iter().filter(|pid| !before.contains(pid)).collect();
+        (1..depth)
+            .fold(found, |found: Vec<u32>, _| found.into_iter().flat_map(children_now).collect())
+    };
+    thread::scope(|scope| {
+        let asked = scope.spawn(ask);
+        while started().is_empty() && !asked.is_finished() {}
+        let caught = started();
+        os::signals::send("STOP", &caught);
+        let list: Vec<String> = caught.iter().map(u32::to_string).collect();
+        let _guard = Guard::new("kill -s KILL \"$@\"", list).unwrap();
+        wait_until(|| caught.iter().all(|pid| is_stopped(*pid) || !is_running(*pid)));
+        let is_in_time = !caught.is_empty() && caught.iter().all(|pid| has_not_begun(*pid));
+        match is_in_time {
+            true => act(&caught),
+            false => os::signals::send("CONT", &caught),
+        }
+        let outcome = asked.join().unwrap();
+        if is_in_time { Ok(outcome) } else { Err(outcome) }
+    })
 }
 
 /// Whether a process is stopped, and has nothing yet by which it could wait for clients.
@@ -139,4 +156,61 @@ fn a_process_that_is_killed_while_it_starts_is_a_change_that_fails() {
         assert_eq!(children(server.pid()).len(), count, "{former} to {engine}");
         assert_eq!(changing.change(engine).0, 0, "{former} to {engine}");
     }
+}
+
+#[test]
+fn nothing_is_left_of_a_server_that_is_killed_before_the_next_program_begins() {
+    let upgradable = Upgradable::start(&[], |_| {});
+    let (gate, told) = (upgradable.place.path("gate"), upgradable.place.path("told"));
+    assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    let script =
+        format!("#!/bin/sh\necho $$ >{told}\nread line <{gate}\nexec '{ROPEWALK}' \"$@\"\n");
+    install_script(&script, &upgradable.program());
+    let Upgradable { place, mut server } = upgradable;
+    let successor = thread::scope(|scope| {
+        let asked = scope.spawn(|| place.ctl(&["upgrade"]));
+        let process =
+            || -> Option<u32> { fs::read_to_string(&told).ok()?.strip_suffix('\n')?.parse().ok() };
+        wait_until(|| process().is_some());
+        os::signals::send("KILL", &[server.pid()]);
+        assert_eq!(asked.join().unwrap().0, 1, "nobody has answered");
+        process().unwrap()
+    });
+    let _guard = Guard::new("kill -s KILL \"$1\"", [successor.to_string()]).unwrap();
+    wait_until(|| !server.is_running());
+    fs::write(&gate, "go on\n").unwrap();
+    let has_ended = comes_true(|| !is_running(successor));
+    os::signals::send("KILL", &[successor]);
+    assert!(has_ended, "it serves in nobody's place");
+    assert!(TcpListener::bind(server.address()).is_ok(), "somebody listens");
+}
+
+/// Its processes are stopped while they start: it has the listeners then, and is not ready.
+#[test]
+fn a_successor_that_is_killed_changes_nothing() {
+    for _ in 0..TRIES {
+        let upgradable = Upgradable::start(&["--engine", "event-loop-copies"], |_| {});
+        let (place, server) = (&upgradable.place, &upgradable.server);
+        let before = children(server.pid());
+        let mut resting = server.connect();
+        assert_eq!(ask(&mut resting, "/"), 200);
+        let of_server = || children(server.pid()).into_iter().filter(|pid| !before.contains(pid));
+        let upgrade = || place.ctl(&["upgrade"]);
+        let outcome = while_they_start(server.pid(), 2, upgrade, |caught| {
+            os::signals::send("KILL", &of_server().collect::<Vec<_>>());
+            os::signals::send("CONT", caught);
+            wait_until(|| !caught.iter().any(|pid| is_running(*pid)));
+        });
+        let Ok((status, out, err)) = outcome else {
+            assert_eq!(place.ctl(&["drain"]).0, 0);
+            continue;
+        };
+        assert_eq!((status, &*out), (1, ""), "{err}");
+        assert_eq!(err, "ropewalk: the new program has ended: signal: 9 (SIGKILL)\n");
+        assert_eq!((ask(&mut resting, "/"), server.status("/")), (200, 200));
+        assert_eq!(children(server.pid()), before);
+        upgradable.server.stop();
+        return;
+    }
+    panic!("each time the processes served already");
 }

@@ -24,14 +24,14 @@ const LARGE_BYTES: usize = 8 << 20;
 const PATIENT: [&str; 2] = ["--set", "timeouts.drain_ms=600000"];
 
 /// A server by a copy of the program, which can be replaced.
-struct Upgradable {
-    place: Place,
-    server: ServerProcess,
+pub(crate) struct Upgradable {
+    pub(crate) place: Place,
+    pub(crate) server: ServerProcess,
 }
 
 /// A server that serves in the place of another.
-struct Follower {
-    process: u32,
+pub(crate) struct Follower {
+    pub(crate) process: u32,
     _guard: Guard,
 }
 
@@ -49,7 +49,7 @@ impl Follower {
 }
 
 impl Upgradable {
-    fn start(arguments: &[&str], more: impl Fn(&mut Command)) -> Self {
+    pub(crate) fn start(arguments: &[&str], more: impl Fn(&mut Command)) -> Self {
         let place = Place::new();
         fs::write(place.path("a/large"), vec![b'x'; LARGE_BYTES]).unwrap();
         let program = PathBuf::from(place.path("ropewalk"));
@@ -61,12 +61,12 @@ impl Upgradable {
         Self { place, server }
     }
 
-    fn program(&self) -> PathBuf {
+    pub(crate) fn program(&self) -> PathBuf {
         self.place.path("ropewalk").into()
     }
 
     /// Has another process serve.
-    fn upgrade(&self) -> Follower {
+    pub(crate) fn upgrade(&self) -> Follower {
         Follower::of(&self.place)
     }
 
@@ -297,7 +297,7 @@ fn the_service_manager_learns_which_process_serves() {
 fn what_another_server_was_given_is_not_taken() {
     let own = std::process::id();
     let upgradable = Upgradable::start(&[], |command| {
-        command.env("ROPEWALK_UPGRADE", format!("1 {} 0 1", own + 1));
+        command.env("ROPEWALK_UPGRADE", format!("1 {own} 0 1 1"));
     });
     let mut client = upgradable.server.connect();
     assert_eq!(ask(&mut client, "/"), 200);

@@ -13,8 +13,10 @@ mod predecessor;
 mod successor;
 
 use std::env;
+use std::fs;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{self, PathBuf};
 
 use os::passing;
@@ -24,10 +26,10 @@ pub(crate) use predecessor::Predecessor;
 pub(crate) use successor::{Launch, Refusal, Successor};
 
 /// The environment variable by which a successor knows what it was given: the form of the messages,
-/// the process that it follows, the numbers of two descriptors, the socket and what is to be its
-/// standard error, and the processes that the one before has followed. It stays in the successor's
-/// environment, so that a server which a program of that starts has it as well, but not such a
-/// parent.
+/// the process that it follows, the number and the identity of the socket, the number of what is to
+/// be its standard error, and the processes that the one before has followed. It stays in the
+/// successor's environment, so that a server which a program of that starts has it as well, but not
+/// that socket. Who the parent is does not tell: the predecessor may have been killed already.
 const VARIABLE: &str = "ROPEWALK_UPGRADE";
 
 /// The form of the messages: others are not understood.
@@ -53,6 +55,11 @@ struct Message {
     kind: u8,
     text: Vec<u8>,
     descriptor: Option<OwnedFd>,
+}
+
+/// What tells the socket of this number in this process from all other sockets.
+fn identity(socket: RawFd) -> io::Result<u64> {
+    Ok(fs::metadata(format!("/proc/self/fd/{socket}"))?.ino())
 }
 
 /// Waits for the next message; none if the other side has closed its end.

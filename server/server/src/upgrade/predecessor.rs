@@ -3,7 +3,6 @@
 use std::env;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::parent_id;
 use std::process;
 use std::thread;
 
@@ -13,7 +12,7 @@ use os::socket::{Readiness, wait_ready};
 
 use super::{
     ALL_LISTENERS, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, Message, READY, SETTING, VARIABLE,
-    receive,
+    identity, receive,
 };
 use crate::generation::Taker;
 use crate::passage::Landing;
@@ -48,8 +47,8 @@ impl Predecessor {
             |why: &dyn std::fmt::Display| format!("cannot come in a server's place: {why}");
         let words: Vec<&str> = given.split(' ').collect();
         let (socket, errors, former) = match &words[..] {
-            &[FORM, process, socket, errors, ref former @ ..]
-                if process == parent_id().to_string() =>
+            &[FORM, process, socket, identity, errors, ref former @ ..]
+                if is_given(socket, identity) =>
             {
                 (socket, errors, [&[process], former].concat())
             }
@@ -121,6 +120,12 @@ impl Predecessor {
         };
         thread::Builder::new().name("passage".into()).spawn(take).map(|_| ())
     }
+}
+
+/// Whether the socket of this number is the one that the predecessor has given.
+fn is_given(socket: &str, given: &str) -> bool {
+    let own = socket.parse().ok().and_then(|socket| identity(socket).ok());
+    own.is_some_and(|own| own.to_string() == given)
 }
 
 /// Those of these processes that this one descends from: the number of another may be that of one

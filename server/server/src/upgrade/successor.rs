@@ -15,7 +15,7 @@ use os::socket::{Readiness, wait_ready};
 
 use super::{
     ALL_LISTENERS, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, Message, READY, SETTING, VARIABLE,
-    left_ms, receive,
+    identity, left_ms, receive,
 };
 use crate::passage::Passage;
 
@@ -179,7 +179,8 @@ fn spawn(program: &Path, former: &[Identity]) -> io::Result<(OwnedFd, Child, Pip
     let mut command = Command::new(program);
     let numbers = [theirs.as_raw_fd(), errors.as_raw_fd()];
     let former: String = former.iter().map(|it| format!(" {}", it.number)).collect();
-    let given = format!("{FORM} {} {} {}{former}", std::process::id(), numbers[0], numbers[1]);
+    let (own, identity) = (std::process::id(), identity(numbers[0])?);
+    let given = format!("{FORM} {own} {} {identity} {}{former}", numbers[0], numbers[1]);
     command.args(env::args_os().skip(1)).env(VARIABLE, given).stderr(says);
     os::inheritance::pass_on(&mut command, vec![theirs, errors]);
     let child = command.spawn()?;
