@@ -2,7 +2,8 @@
 //! serves on.
 
 use std::fs::{self, DirEntry};
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -11,9 +12,9 @@ use os::guard::Guard;
 use testkit::server_process::{ServerProcess, serve};
 use testkit::{comes_true, install_script, thread_folders, wait_until};
 
-use crate::ctl::{Place, ROPEWALK, ask};
+use crate::ctl::{Place, ROPEWALK, answer, ask};
 use crate::processes::{children, is_running, is_stopped};
-use crate::upgrade::Upgradable;
+use crate::upgrade::{LARGE_BYTES, PATIENT, Upgradable};
 
 /// Former and new engines of which the new one has processes, and how far below the server those
 /// are that are caught: worker processes, or the managers that these fork.
@@ -213,4 +214,75 @@ fn a_successor_that_is_killed_changes_nothing() {
         return;
     }
     panic!("each time the processes served already");
+}
+
+/// Downloads that end while the process which is to take their connections is stopped: these are on
+/// their way when the process is killed that has given them.
+struct OnTheWay {
+    clients: Vec<TcpStream>,
+    /// A download that has not ended.
+    slow: TcpStream,
+}
+
+impl OnTheWay {
+    const COUNT: usize = 8;
+
+    fn begin(server: &ServerProcess) -> Self {
+        let begin = || {
+            let mut client = server.connect();
+            client.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            client.peek(&mut [0]).unwrap();
+            client
+        };
+        Self { clients: (0..Self::COUNT).map(|_| begin()).collect(), slow: begin() }
+    }
+
+    /// Has `giver` give the connections to `taker`, which does not take them before `giver` is
+    /// killed. Checks that those are answered, and only the other one is lost.
+    fn check(mut self, giver: u32, taker: u32, name: &str) {
+        let sockets = || {
+            let descriptors = fs::read_dir(format!("/proc/{giver}/fd")).unwrap().flatten();
+            let links = descriptors.filter_map(|it| fs::read_link(it.path()).ok());
+            links.filter(|it| it.to_string_lossy().starts_with("socket:")).count()
+        };
+        os::signals::send("STOP", &[taker]);
+        let _guard = Guard::new("kill -s KILL \"$1\"", [taker.to_string()]).unwrap();
+        wait_until(|| is_stopped(taker));
+        let before = sockets();
+        self.clients.iter_mut().for_each(|client| assert_eq!(answer(client).0, 200, "{name}"));
+        let are_sent = comes_true(|| sockets() + Self::COUNT <= before);
+        os::signals::send("KILL", &[giver]);
+        os::signals::send("CONT", &[taker]);
+        assert!(are_sent, "{name}: {} sockets of {before}", sockets());
+        self.clients.iter_mut().for_each(|client| assert_eq!(ask(client, "/"), 200, "{name}"));
+        let mut rest = Vec::new();
+        let _ = self.slow.read_to_end(&mut rest); // its end, or a reset
+        assert!(rest.len() < LARGE_BYTES, "{name}");
+    }
+}
+
+#[test]
+fn what_a_process_that_is_killed_has_given_is_answered() {
+    for engine in ["event-loop-copies", "event-loop-shared-listener"] {
+        let place = Place::new();
+        fs::write(place.path("a/large"), vec![b'x'; LARGE_BYTES]).unwrap();
+        let mut command = place.command_of(ROPEWALK.as_ref());
+        let served = serve(&mut command, place.path("a").as_ref());
+        let more = ["--engine", engine, "--set", "engine.processes=1"];
+        let server = ServerProcess::start(served.args(more).args(PATIENT));
+        let on_the_way = OnTheWay::begin(&server);
+        let &[giver] = &children(server.pid())[..] else { panic!("one process") };
+        let (status, _, err) = place.ctl(&["change", "engine.name=event-loop"]);
+        assert_eq!((status, &*err), (0, ""), "{engine}");
+        on_the_way.check(giver, server.pid(), engine);
+        server.wait_for_line(|line| line.contains("its connections are cut off"));
+    }
+}
+
+#[test]
+fn what_a_former_server_that_is_killed_has_given_is_answered() {
+    let upgradable = Upgradable::start(&PATIENT, |_| {});
+    let on_the_way = OnTheWay::begin(&upgradable.server);
+    let follower = upgradable.upgrade();
+    on_the_way.check(upgradable.server.pid(), follower.process, "upgrade");
 }

@@ -18,10 +18,10 @@ use crate::ctl::{Place, ROPEWALK, answer, answer_to, ask};
 use crate::processes::is_running;
 
 /// A file that no socket takes at once.
-const LARGE_BYTES: usize = 8 << 20;
+pub(crate) const LARGE_BYTES: usize = 8 << 20;
 
 /// Arguments of a server whose clients have all time when it ends.
-const PATIENT: [&str; 2] = ["--set", "timeouts.drain_ms=600000"];
+pub(crate) const PATIENT: [&str; 2] = ["--set", "timeouts.drain_ms=600000"];
 
 /// A server by a copy of the program, which can be replaced.
 pub(crate) struct Upgradable {
@@ -304,6 +304,17 @@ fn what_another_server_was_given_is_not_taken() {
     upgradable.upgrade();
     assert_eq!(ask(&mut client, "/"), 200);
     upgradable.drain();
+}
+
+/// The form of what it is given is another.
+#[test]
+fn a_server_of_another_version_cannot_be_followed() {
+    let place = Place::new();
+    let mut command = place.command_of(ROPEWALK.as_ref());
+    serve(&mut command, place.path("a").as_ref()).env("ROPEWALK_UPGRADE", "0 1 3 4");
+    let said = "ropewalk: cannot come in a server's place: it is of another version, and has to be \
+                stopped and started\n";
+    assert_eq!(testkit::finished(&mut command), (1, String::new(), said.into()));
 }
 
 /// Whichever of the two is killed, the other goes on with what it has.
