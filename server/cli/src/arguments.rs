@@ -203,8 +203,8 @@ Examples:
 
 const DRAIN_HELP: &str = "\
 Exit status:
-  0  it ends
-  1  no server answers
+  0  it has stopped: all connections have finished, or were cut off
+  1  no server answers, or it has failed
   2  wrong usage
 
 Examples:

@@ -181,9 +181,15 @@ fn in_time<T: Send + 'static>(
 fn stop(server: Server, end: End, deadline: &mut StopDeadline<'_>) -> Result<(), String> {
     let seconds = Duration::from_micros(server.drain_us()).as_secs_f64();
     let summary = match end {
-        End::Asked { .. } => {
+        End::Asked { by, .. } => {
             report(&format!("stopping: connections have {seconds} s to finish"));
-            server.stop(deadline)?
+            let stopped = server.stop(deadline);
+            let answer = match &stopped {
+                Ok(summary) => Answer::done(vec![describe(*summary)]),
+                Err(why) => Answer::failed(why.clone(), 1),
+            };
+            by.into_iter().for_each(|request| request.answer(answer.clone()));
+            stopped?
         }
         End::Followed { passage, .. } => {
             report(&format!("another process serves: connections have {seconds} s to finish"));
@@ -200,20 +206,24 @@ fn stop(server: Server, end: End, deadline: &mut StopDeadline<'_>) -> Result<(),
 enum End {
     /// By a signal, or as it was asked to at its control socket, at this time; or a worker has
     /// failed.
-    Asked { since_us: u64 },
+    Asked {
+        since_us: u64,
+        /// Is answered when the server has stopped.
+        by: Option<Request>,
+    },
     /// Another process serves in its place.
     Followed { since_us: u64, passage: Option<Passage> },
 }
 
 impl End {
     fn asked_now() -> Self {
-        Self::Asked { since_us: os::clock::now() }
+        Self::Asked { since_us: os::clock::now(), by: None }
     }
 
     /// Since when it ends.
     fn since_us(&self) -> u64 {
         match self {
-            Self::Asked { since_us } | Self::Followed { since_us, .. } => *since_us,
+            Self::Asked { since_us, .. } | Self::Followed { since_us, .. } => *since_us,
         }
     }
 
@@ -328,7 +338,7 @@ impl Serving {
             match next(signals, LOOK_MS)? {
                 Some(signal) if is_stop(signal) => {
                     let since_us = self.asked_us.unwrap_or_else(os::clock::now);
-                    return Ok(End::Asked { since_us });
+                    return Ok(End::Asked { since_us, by: None });
                 }
                 Some(Signal::User1) => reopen_log(self.server()),
                 Some(Signal::User2) => self.server().status().iter().for_each(|line| report(line)),
@@ -382,7 +392,9 @@ impl Serving {
                 (self.change(last_of_each_key(&self.changed, more), signals)?, None)
             }
             Asked::Upgrade => self.upgrade(signals)?,
-            Asked::Drain => (Answer::done(vec!["it stops".into()]), Some(End::asked_now())),
+            Asked::Drain => {
+                return Ok(Some(End::Asked { since_us: os::clock::now(), by: Some(request) }));
+            }
         };
         request.answer(answer);
         Ok(end)

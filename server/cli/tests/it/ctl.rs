@@ -83,13 +83,52 @@ fn a_server_changes_while_a_client_is_connected() {
     let told = "no longer changed: limits.fields_max=50, engine.name=event-loop\n";
     assert!(out.contains(" with event-loop-per-core (") && out.ends_with(told), "{out}");
     assert_eq!(ask(&mut client, "/"), 200);
-    assert_eq!(place.ctl(&["drain"]), (0, "it stops\n".into(), String::new()));
+    let said = "stopped after 5 requests on 1 connections\n";
+    assert_eq!(place.ctl(&["drain"]), (0, said.into(), String::new()));
     let lines = server.wait_for_end();
-    assert!(
-        lines.iter().any(|line| line.contains("stopped after 5 requests on 1 con")),
-        "{lines:?}"
-    );
+    assert!(lines.contains(&format!("ropewalk: {}", said.trim_end())), "{lines:?}");
     assert!(!Path::new(&place.runtime()).exists(), "nothing is left");
+}
+
+#[test]
+fn a_server_that_is_told_to_drain_answers_when_it_has() {
+    let place = Place::new();
+    fs::write(place.path("a/large"), vec![b'x'; 8 << 20]).unwrap();
+    let server = place.serve(&["--set", "timeouts.drain_ms=600000"]);
+    let mut slow = server.connect();
+    slow.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let outcome = thread::scope(|scope| {
+        let asked = scope.spawn(|| place.ctl(&["drain"]));
+        server.wait_for_line(|line| line.contains("stopping: "));
+        assert_eq!(answer(&mut slow).0, 200);
+        drop(slow);
+        asked.join().unwrap()
+    });
+    let said = "stopped after 1 requests on 1 connections\n";
+    assert_eq!(outcome, (0, said.into(), String::new()));
+    server.wait_for_end();
+}
+
+#[test]
+fn requests_that_come_at_once_are_carried_out_one_after_the_other() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let settings = ["engine.name=threads", "limits.fields_max=50", "limits.head_bytes_max=9000"];
+    let ctl = |setting: &str| place.ctl(&["change", setting]);
+    thread::scope(|scope| {
+        let change = |setting| scope.spawn(move || ctl(setting));
+        for asked in settings.map(change) {
+            let (status, _, err) = asked.join().unwrap();
+            assert_eq!((status, &*err), (0, ""));
+        }
+    });
+    let (_, out, _) = place.ctl(&["status"]);
+    assert!(out.contains(" with threads ("), "{out}");
+    let (status, out, _) = place.ctl(&["reload"]);
+    assert_eq!(status, 0);
+    let told = out.lines().last().unwrap();
+    assert!(settings.iter().all(|setting| told.contains(setting)), "{out}");
+    server.stop();
 }
 
 #[test]
