@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use server::Server;
-use server::config::Arguments;
+use server::config::{Arguments, Config};
 use testkit::{StalledDisk, Temporary, comes_true};
 use workload::content::Content;
 
@@ -123,6 +123,60 @@ fn a_stalled_disk_delays_only_the_requests_that_the_architecture_says() {
     }
 }
 
+/// A change waits neither for a job of the former engine nor for what that sends, and the new
+/// engine serves meanwhile. When the disk goes on, the former one finishes what it has.
+#[test]
+fn what_waits_for_a_disk_outlives_a_change() {
+    let _alone = crate::alone();
+    let engines = crate::under_test::engines();
+    let tree = Temporary::new();
+    tree.file("site/hot.bin", content("hot.bin", 5000));
+    let name_of = |cold: Cold, engine: &str| format!("{}-{engine}.bin", cold.name);
+    let kinds = [COLD[0], COLD[1]];
+    for cold in kinds {
+        for spec in &engines {
+            let name = name_of(cold, spec.name);
+            tree.file(&format!("site/{name}"), content(&name, cold.size));
+        }
+    }
+    let disk = match StalledDisk::new(tree.path()) {
+        Ok(disk) => disk,
+        Err(why) => return testkit::skip("changes on a stalled disk", &why),
+    };
+    let patient = ["timeouts.drain_ms=600000"];
+    for cold in kinds {
+        let Some(first) = engines.first() else { return };
+        let mut server = start(&disk, first.name, &patient, cold);
+        let next = engines.iter().cycle().skip(1);
+        for (former, new) in engines.iter().zip(next) {
+            println!("from {} to {}: {}", former.name, new.name, cold.name);
+            let round = Round::new(&disk, &server, name_of(cold, former.name), cold);
+            let Round { mut hot, cold: mut waits, name, size, .. } = round;
+            let config = config(&disk, new.name, &patient, cold);
+            thread::scope(|scope| {
+                let changing = scope.spawn(|| server.change(&config).unwrap());
+                let is_done = comes_true(|| changing.is_finished());
+                if !is_done {
+                    disk.gate().open(); // it ends
+                }
+                assert!(is_done, "it waits for the disk");
+            });
+            for _ in 0..4 {
+                let mut arrives = connect(server.addresses()[0]);
+                send_request(&mut arrives, "hot.bin");
+                answer(&mut arrives, "hot.bin", 5000);
+            }
+            disk.gate().open();
+            let is_last = answer(&mut waits, &name, size);
+            for client in [&mut hot, &mut waits].into_iter().take(2 - usize::from(is_last)) {
+                send_request(client, "hot.bin");
+                answer(client, "hot.bin", 5000);
+            }
+        }
+        server.stop_gracefully(PATIENCE).unwrap();
+    }
+}
+
 fn content(name: &str, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
     Content::for_path(name.as_bytes()).fill(0, &mut bytes);
@@ -130,6 +184,10 @@ fn content(name: &str, size: usize) -> Vec<u8> {
 }
 
 fn start(disk: &StalledDisk, engine: &str, set: &[&str], cold: Cold) -> Server {
+    Server::start(&config(disk, engine, set, cold)).unwrap()
+}
+
+fn config(disk: &StalledDisk, engine: &str, set: &[&str], cold: Cold) -> Config {
     let hashed = if cold.is_sent { "host.etag_hash_bytes_max=0" } else { "host.listing=false" };
     let every = ["partitions.cpus=[\"0\"]", hashed];
     let set = set.iter().chain(&every).map(ToString::to_string);
@@ -140,7 +198,7 @@ fn start(disk: &StalledDisk, engine: &str, set: &[&str], cold: Cold) -> Server {
         set: set.chain(crate::under_test::knobs()).collect(),
         ..Arguments::default()
     };
-    Server::start(&crate::under_test::load(&arguments).unwrap()).unwrap()
+    crate::under_test::load(&arguments).unwrap()
 }
 
 /// One request for a cold file while the gate is closed.
@@ -227,8 +285,8 @@ fn send_request(stream: &mut TcpStream, name: &str) {
     stream.write_all(request.as_bytes()).unwrap();
 }
 
-/// Reads a whole response and checks its bytes.
-fn answer(stream: &mut TcpStream, name: &str, size: usize) {
+/// Reads a whole response and checks its bytes. Returns whether it says that it is the last.
+fn answer(stream: &mut TcpStream, name: &str, size: usize) -> bool {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -241,4 +299,5 @@ fn answer(stream: &mut TcpStream, name: &str, size: usize) {
     Content::for_path(name.as_bytes())
         .check(0, &body)
         .unwrap_or_else(|why| panic!("{name}: {why:?}"));
+    String::from_utf8_lossy(&head).contains("\r\nConnection: close\r\n")
 }
