@@ -310,14 +310,23 @@ impl Generation {
     }
 
     fn cut_off(&mut self) {
-        let counters = self.counters();
-        let open = counters.iter().map(|it| it.connections_open.get());
-        let open = open.fold(0, u64::wrapping_add);
         report(&format!(
-            "{open} connections of {} could not be moved in time and are cut off",
+            "{} connections of {} could not be moved in time and are cut off",
+            self.open(),
             self.engine_name
         ));
         self.issue(Order::Abort);
+    }
+
+    /// The number of connections that its workers have.
+    fn open(&self) -> u64 {
+        let open = self.counters();
+        open.iter().map(|it| it.connections_open.get()).fold(0, u64::wrapping_add)
+    }
+
+    /// One line about workers that leave: how many connections they still have.
+    pub(crate) fn left(&self) -> String {
+        format!("former workers of {}: {} connections open", self.engine_name, self.open())
     }
 
     /// The counters of all workers that there have been.

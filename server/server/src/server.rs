@@ -217,7 +217,8 @@ impl Server {
         reasons.chain(self.interrupts.lines()).collect()
     }
 
-    /// The state of the server, in lines: what is served, where and how, why so, and the counts.
+    /// The state of the server, in lines: what is served, where and how, why so, and the counts, of
+    /// which former workers that still leave have lines of their own.
     #[must_use]
     pub fn status(&self) -> Vec<String> {
         let counters = self.counters();
@@ -234,6 +235,7 @@ impl Server {
             sum(|c| &c.connections_expired),
             sum(|c| &c.accept_pauses),
         ));
+        lines.extend(self.leaving.iter().map(Generation::left));
         lines.push(format!(
             "{} requests, {} body bytes; {} cache hits, {} misses, {} bodies cut short",
             sum(|c| &c.requests),

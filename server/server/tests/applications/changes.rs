@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::thread;
 
+use engines::Moves;
 use server::Server;
 use server::config::Config;
 use testkit::{Temporary, circuit, comes_true};
@@ -288,6 +289,33 @@ fn a_client_is_answered_whatever_it_is_in_the_middle_of() {
     steps.reach(usize::MAX);
     unanswered.into_iter().for_each(|client| client.finish(false));
     late.into_iter().for_each(Client::wait_until_given_up);
+}
+
+/// Each is with the next engine before it has received its answer, or has sent all of its request.
+#[test]
+fn connections_move_in_the_middle_of_an_answer() {
+    let directory = site();
+    directory.file("site/large", &*LARGE);
+    let application = held_back(&Arc::new(Steps::default()));
+    let mut engines = under_test::engines();
+    engines.retain(|spec| matches!(spec.moves, Moves::BetweenSteps));
+    let configs = engines.iter().map(|spec| config_of(&directory, application, spec.name));
+    let configs: Vec<Config> = configs.collect();
+    let Some(first) = configs.first() else { return };
+    let mut server = Running::start(first);
+    let next = engines.iter().zip(&configs).cycle().skip(1);
+    for (former, (new, config)) in engines.iter().zip(next) {
+        println!("from {} to {}", former.name, new.name);
+        let situations = [Situation::SlowReader, Situation::Pipelined, Situation::HalfAHead];
+        let clients = situations.map(|situation| Client::place(situation, &server, 0));
+        let begun = |client: &Client| client.reader.get_ref().peek(&mut [0]).unwrap();
+        clients[..2].iter().for_each(|client| assert_eq!(begun(client), 1));
+        server.change(config).unwrap();
+        let lines = || server.status().into_iter().filter(|line| line.starts_with("former "));
+        let have_moved = comes_true(|| lines().all(|line| line.ends_with(": 0 connections open")));
+        assert!(have_moved, "{:?}", lines().collect::<Vec<_>>());
+        clients.into_iter().for_each(|client| client.finish(true));
+    }
 }
 
 /// It was to go to the engine that came next, which has left as well by now.
