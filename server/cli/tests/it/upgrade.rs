@@ -150,6 +150,32 @@ fn no_client_notices_that_another_process_serves() {
     });
 }
 
+/// They are with the process that serves now, and not only answered: the former one is killed.
+#[test]
+fn connections_at_rest_outlive_the_former_server() {
+    let engines = engines::ENGINES.iter().filter(|spec| spec.moves.are_taken());
+    let names: Vec<&str> = engines.map(|spec| spec.name).collect();
+    testkit::side_by_side(&names, |name| {
+        if (engines::find(name).unwrap().obstacle)().is_some() {
+            return;
+        }
+        let arguments = [&["--engine", name], &PATIENT[..]].concat();
+        let mut upgradable = Upgradable::start(&arguments, |_| {});
+        let mut slow = upgradable.server.connect();
+        slow.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        let mut resting = [(); 3].map(|()| upgradable.server.connect());
+        resting.iter_mut().for_each(|client| assert_eq!(ask(client, "/"), 200));
+        let _follower = upgradable.upgrade();
+        let has_all = || upgradable.place.ctl(&["status"]).1.contains("\n3 connections open, ");
+        assert!(comes_true(has_all), "{name}: {}", upgradable.place.ctl(&["status"]).1);
+        assert!(upgradable.server.is_running(), "{name}: it has a download");
+        os::signals::send("KILL", &[upgradable.server.pid()]);
+        upgradable.waits_for_end();
+        resting.iter_mut().for_each(|client| assert_eq!(ask(client, "/"), 200, "{name}"));
+        assert_eq!(upgradable.place.ctl(&["drain"]).0, 0, "{name}");
+    });
+}
+
 /// A second time as well, and with listeners that a configuration has added in between.
 #[test]
 fn whoever_follows_can_be_followed() {
