@@ -253,6 +253,11 @@ pub trait Heir: Send + Sync {
         true
     }
 
+    /// Whether as many connections are open there as may be: one of another process is to wait.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// Takes such a connection, which `release` gives away, without waiting. Returns false, and
     /// does not call `release`, if it takes no more: its giver keeps the connection.
     fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool;

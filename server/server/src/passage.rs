@@ -3,19 +3,21 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use engines::{Handed, Heir};
 use os::errors::Cause;
+use os::event::Wake;
 use os::passing;
 use os::poll::PollSet;
 use os::socket::{Readiness, wait_ready};
 use session::{Connection, Limits, Tick};
 
 use crate::report;
+use crate::stop_deadline::StopDeadline;
 
 /// The first byte of a message that is a connection.
 const CONNECTION: u8 = b'c';
@@ -29,13 +31,12 @@ const ROOM_BYTES: usize = 64 * 1024;
 /// How many connections may wait to be sent before those who give them are to wait.
 const ROOM: usize = 32;
 
-/// How long the other side may take to take a connection. After one that it has not taken in time
-/// it is not waited for until it takes another, so that whoever ends a passage waits so long at
-/// most.
+/// How long the other side may take to take connections after a passage was closed: whoever ends it
+/// waits so long at most.
 const TAKE_US: u64 = 2_000_000;
 
-/// The pause after which a connection is sent again for which there was no room, at the latest.
-const PAUSE_MS: u64 = 5;
+/// The pause after which a connection is sent, or taken, again for which there was no room.
+pub(crate) const PAUSE_MS: u32 = 5;
 
 /// Two sockets, of which the second has room for many messages.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -58,8 +59,15 @@ struct Way {
     sockets: Arc<[OwnedFd]>,
     /// The number of connections that are open in this process.
     open: Arc<AtomicUsize>,
+    flow: Arc<Flow>,
+}
+
+/// What the thread that sends shares with those who give.
+struct Flow {
     /// The number of connections that were taken and are not sent.
-    waiting: Arc<AtomicUsize>,
+    waiting: AtomicUsize,
+    /// Until when the other side is waited for.
+    until_us: AtomicU64,
 }
 
 impl Passage {
@@ -75,16 +83,17 @@ impl Passage {
         ended: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
+        let flow = Flow { waiting: AtomicUsize::new(0), until_us: AtomicU64::new(u64::MAX) };
+        let flow = Arc::new(flow);
         let sockets: Arc<[OwnedFd]> = sockets.into();
-        let (sent, used) = (Arc::clone(&waiting), Arc::clone(&sockets));
+        let (shared, used) = (Arc::clone(&flow), Arc::clone(&sockets));
         let pass = move || {
-            pass_connections(&used, &receiver, &sent);
+            pass_connections(&used, &receiver, &shared);
             drop(used);
             ended();
         };
         let thread = thread::Builder::new().name("passage".into()).spawn(pass)?;
-        let way = Way { sender: Mutex::new(Some(sender)), sockets, open, waiting };
+        let way = Way { sender: Mutex::new(Some(sender)), sockets, open, flow };
         Ok(Self { way: Arc::new(way), thread })
     }
 
@@ -98,9 +107,22 @@ impl Passage {
         self.way.is_over()
     }
 
+    /// Whether none of those that were taken wait any more.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.way.waiting() == 0
+    }
+
     /// Takes no more.
     pub(crate) fn close(&self) {
         drop(self.way.sender().take());
+        self.way.flow.until_us.fetch_min(os::clock::now() + TAKE_US, Ordering::Relaxed);
+    }
+
+    /// Takes no more, and waits until all that were taken are sent, or until the `deadline`.
+    pub(crate) fn end_by(self, deadline: &mut StopDeadline<'_>) {
+        drop(self.way.sender().take());
+        while !self.thread.is_finished() && !deadline.has_passed() {}
+        self.end();
     }
 
     /// Takes no more, and waits until all that were taken are sent.
@@ -117,6 +139,10 @@ impl Way {
         self.sockets.iter().all(|socket| is_ended(socket).unwrap_or(false))
     }
 
+    fn waiting(&self) -> usize {
+        self.flow.waiting.load(Ordering::Relaxed)
+    }
+
     fn sender(&self) -> MutexGuard<'_, Option<Sender<Packed>>> {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,7 +154,8 @@ impl Heir for Way {
     }
 
     fn has_room(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) < ROOM
+        let is_ready = |socket: &OwnedFd| wait_ready(socket.as_fd(), Readiness::Writable, 0);
+        self.waiting() < ROOM && self.sockets.iter().any(|it| is_ready(it).unwrap_or(true))
     }
 
     fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool {
@@ -139,7 +166,7 @@ impl Heir for Way {
         }
         let Handed { connection, socket } = release();
         self.open.fetch_sub(1, Ordering::Relaxed);
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.flow.waiting.fetch_add(1, Ordering::Relaxed);
         let packed = connection.pack(Tick(os::clock::now()));
         let packed = packed.expect("only those are taken that rest");
         sender.send(([&[CONNECTION], &packed[..]].concat(), socket)).is_ok()
@@ -147,29 +174,26 @@ impl Heir for Way {
 }
 
 /// Sends what comes until nobody gives any more, at these sockets in turn.
-fn pass_connections(sockets: &[OwnedFd], connections: &Receiver<Packed>, waiting: &AtomicUsize) {
-    let (mut lost, mut wait_us) = (0, TAKE_US);
+fn pass_connections(sockets: &[OwnedFd], connections: &Receiver<Packed>, flow: &Flow) {
+    let mut lost = 0;
     for (number, (message, connection)) in connections.iter().enumerate() {
         let sockets = sockets.iter().cycle().skip(number % sockets.len()).take(sockets.len());
         let sockets: Vec<BorrowedFd<'_>> = sockets.map(OwnedFd::as_fd).collect();
-        let is_sent = send(&sockets, &message, connection.as_fd(), wait_us).is_ok();
-        wait_us = if is_sent { TAKE_US } else { 0 };
-        lost += u64::from(!is_sent);
-        waiting.fetch_sub(1, Ordering::Relaxed);
+        lost += u64::from(send(&sockets, &message, connection.as_fd(), &flow.until_us).is_err());
+        flow.waiting.fetch_sub(1, Ordering::Relaxed);
     }
     if lost > 0 {
         report(&format!("{lost} connections are closed: no other process takes them"));
     }
 }
 
-/// Sends a message at the first of these sockets that has room for it, for which it waits so long.
+/// Sends a message at the first of these sockets that has room for it, for which it waits.
 fn send(
     sockets: &[BorrowedFd<'_>],
     message: &[u8],
     connection: BorrowedFd<'_>,
-    wait_us: u64,
+    until_us: &AtomicU64,
 ) -> io::Result<()> {
-    let until_us = os::clock::now() + wait_us;
     loop {
         let (mut are_too_many, mut broken) = (false, Vec::new());
         for socket in sockets {
@@ -182,42 +206,81 @@ fn send(
         }
         match are_too_many {
             _ if broken.len() == sockets.len() => return Err(broken.swap_remove(0)),
-            _ if os::clock::now() >= until_us => return Err(io::ErrorKind::TimedOut.into()),
-            true => PollSet::new().wait(&mut Vec::new(), 1, Some(PAUSE_MS as u32))?,
-            false => drop(wait_ready(sockets[0], Readiness::Writable, PAUSE_MS)?),
+            _ if os::clock::now() >= until_us.load(Ordering::Relaxed) => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            true => pause()?,
+            false => drop(wait_ready(sockets[0], Readiness::Writable, PAUSE_MS.into())?),
         }
     }
 }
 
-/// Takes the connections that come by a passage.
+/// Waits for as long as it takes until there may be room.
+pub(crate) fn pause() -> io::Result<()> {
+    PollSet::new().wait(&mut Vec::new(), 1, Some(PAUSE_MS))
+}
+
+/// Takes the connections that come by a passage, as long as there is room for them. Others stay in
+/// its socket.
 pub(crate) struct Landing {
     limits: Limits,
     /// The number of connections that are open in this process.
     open: Arc<AtomicUsize>,
+    /// A descriptor that is closed for the next connection: one for which there is none would be
+    /// lost. None if there is none now.
+    reserve: Option<Wake>,
+}
+
+/// What is to be expected of a passage from which all was taken that could be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outlook {
+    /// More may come: the other side is there.
+    MayCome,
+    /// There was no room for what may have come.
+    NoRoom,
+    /// The other side has gone.
+    Over,
 }
 
 impl Landing {
     pub(crate) fn new(limits: Limits, open: Arc<AtomicUsize>) -> Self {
-        Self { limits, open }
+        Self { limits, open, reserve: Wake::new().ok() }
     }
 
-    /// Has the first of the heirs that does take each connection that has come. Does not wait.
-    /// Returns whether more may come: the other side is there.
-    pub(crate) fn take_all(&self, socket: BorrowedFd<'_>, heirs: &[Arc<dyn Heir>]) -> bool {
+    /// Has the first of the heirs that does take each connection that has come, if one of them has
+    /// room. Does not wait.
+    pub(crate) fn take_all(&mut self, socket: BorrowedFd<'_>, heirs: &[Arc<dyn Heir>]) -> Outlook {
         let (mut lost, mut buffer) = (0, [0; MESSAGE_BYTES_MAX]);
-        let may_come = loop {
+        let outlook = loop {
+            if !self.has_room(heirs) {
+                break Outlook::NoRoom;
+            }
+            self.reserve = None;
             match passing::receive_with(socket, &mut buffer) {
-                Ok((0, _)) => break false,
+                Ok((0, _)) => break Outlook::Over,
                 Ok((count, passed)) => {
                     lost += u64::from(!self.take(&buffer[..count], passed, heirs));
                 }
-                Err(why) => break why.kind() == io::ErrorKind::WouldBlock,
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => break Outlook::MayCome,
+                Err(_) => break Outlook::Over,
             }
         };
+        self.hold_reserve();
         if lost > 0 {
             report(&format!("{lost} connections of another process could not be taken"));
         }
-        may_come
+        outlook
+    }
+
+    /// Whether a connection may be received. Without heirs it may: it is closed.
+    fn has_room(&mut self, heirs: &[Arc<dyn Heir>]) -> bool {
+        self.hold_reserve();
+        let has_room = |heir: &Arc<dyn Heir>| heir.has_room() && !heir.is_full();
+        self.reserve.is_some() && (heirs.is_empty() || heirs.iter().any(has_room))
+    }
+
+    fn hold_reserve(&mut self) {
+        self.reserve = self.reserve.take().or_else(|| Wake::new().ok());
     }
 
     /// Has the first of the heirs that does take a connection. Returns whether one does.
@@ -247,11 +310,20 @@ mod tests {
     /// A connection at rest, as bytes: its form, its state, requests, the time left, and its peer.
     const PACKED: &[u8] = b"\x01\x01\0\0\0\0\x40\x42\x0f\0\0\0\0\x00127.0.0.1:7";
 
-    /// An heir that keeps what it takes.
-    #[derive(Default)]
-    struct Keeper(Mutex<Vec<Handed>>);
+    /// An heir that keeps what it takes, and no more than that many.
+    struct Keeper(Mutex<Vec<Handed>>, usize);
+
+    impl Default for Keeper {
+        fn default() -> Self {
+            Self(Mutex::default(), usize::MAX)
+        }
+    }
 
     impl Heir for Keeper {
+        fn is_full(&self) -> bool {
+            self.0.lock().unwrap().len() == self.1
+        }
+
         fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool {
             self.0.lock().unwrap().push(release());
             true
@@ -300,7 +372,8 @@ mod tests {
         for (_, far) in &ways {
             let (keeper, open) = (Arc::new(Keeper::default()), Arc::default());
             let heir: Arc<dyn Heir> = keeper.clone();
-            assert!(landing(&open).take_all(far.as_fd(), slice::from_ref(&heir)));
+            let outlook = landing(&open).take_all(far.as_fd(), slice::from_ref(&heir));
+            assert_eq!(outlook, Outlook::MayCome);
             let kept = keeper.0.lock().unwrap();
             assert_eq!((kept.len(), open.load(Ordering::Relaxed)), (2, 2));
             assert!(kept.iter().all(|kept| kept.connection.peer().port() == 7));
@@ -337,10 +410,37 @@ mod tests {
         passing::send_with(near.as_fd(), &message, Some(socket)).unwrap();
         drop(theirs);
         let open = Arc::default();
-        assert!(landing(&open).take_all(far.as_fd(), &[]), "nobody is there who takes it");
+        let take_all = || landing(&open).take_all(far.as_fd(), &[]);
+        assert_eq!(take_all(), Outlook::MayCome, "nobody is there who takes it");
         assert_eq!(open.load(Ordering::Relaxed), 0);
         assert_eq!(client.read(&mut [0]).unwrap(), 0);
         drop(near);
-        assert!(!landing(&open).take_all(far.as_fd(), &[]), "the other side has gone");
+        assert_eq!(take_all(), Outlook::Over);
+    }
+
+    /// Those who give keep theirs meanwhile, and what was given is not closed.
+    #[test]
+    fn what_there_is_no_room_for_waits() {
+        let (near, far) = pair().unwrap();
+        let passage = Passage::start(vec![near], Arc::default(), || ()).unwrap();
+        let mut clients = Vec::new();
+        testkit::wait_until(|| {
+            clients.push(give(&passage));
+            !passage.heir().has_room()
+        });
+        let keeper = Arc::new(Keeper(Mutex::default(), 3));
+        let heir: Arc<dyn Heir> = keeper.clone();
+        let mut landing = landing(&Arc::default());
+        let mut take_all = || landing.take_all(far.as_fd(), slice::from_ref(&heir));
+        assert_eq!((take_all(), take_all()), (Outlook::NoRoom, Outlook::NoRoom));
+        let taken = || std::mem::take(&mut *keeper.0.lock().unwrap());
+        assert_eq!(taken().len(), 3);
+        let mut count = 3;
+        testkit::wait_until(|| {
+            take_all();
+            count += taken().len();
+            count == clients.len()
+        });
+        assert!(passage.heir().has_room());
     }
 }

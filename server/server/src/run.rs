@@ -194,7 +194,7 @@ fn stop(server: Server, end: End, deadline: &mut StopDeadline<'_>) -> Result<(),
         End::Followed { passage, .. } => {
             report(&format!("another process serves: connections have {seconds} s to finish"));
             let ended = server.end(deadline, || passage.as_ref().is_some_and(Passage::is_over));
-            passage.into_iter().for_each(Passage::end);
+            passage.into_iter().for_each(|passage| passage.end_by(deadline));
             ended?
         }
     };

@@ -1,6 +1,7 @@
 //! `ropewalk ctl upgrade`: another process serves in the place of one that runs.
 
 use std::fs;
+use std::io::ErrorKind::WouldBlock;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
@@ -392,6 +393,40 @@ fn what_the_follower_takes_no_more_is_told_to_end() {
         wait_until(|| words != ["upgrade"] || has_ended());
         assert_eq!(answer(&mut slow).0, 200, "{words:?}");
         assert_eq!(answer_to(&mut slow, "/"), (200, true), "{words:?}");
+        upgradable.waits_for_end();
+        upgradable.drain();
+    }
+}
+
+/// A follower that may have fewer descriptors than there are clients at rest takes as many as it
+/// has room for. The others wait, or are served by the former server.
+#[test]
+fn what_the_follower_has_no_room_for_waits() {
+    for engine in ["event-loop", "threads", "event-loop-copies"] {
+        let settings = ["--engine", engine, "--set", "timeouts.idle_ms=600000"];
+        let mut upgradable = Upgradable::start(&[&settings[..], &PATIENT].concat(), |_| {});
+        let mut clients: Vec<TcpStream> = (0..90).map(|_| upgradable.server.connect()).collect();
+        clients.iter_mut().for_each(|client| assert_eq!(ask(client, "/"), 200, "{engine}"));
+        let script = format!("#!/bin/sh\nulimit -n 64\nexec '{ROPEWALK}' \"$@\"\n");
+        install_script(&script, &upgradable.program());
+        let _follower = upgradable.upgrade();
+        assert!(upgradable.server.is_running(), "{engine}: it has what waits");
+        for client in &mut clients {
+            client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            client.set_nonblocking(true).unwrap();
+        }
+        // Each that is closed makes room for another.
+        wait_until(|| {
+            clients.retain_mut(|client| {
+                let is_silent = client.peek(&mut [0]).is_err_and(|why| why.kind() == WouldBlock);
+                if !is_silent {
+                    client.set_nonblocking(false).unwrap();
+                    assert_eq!(answer(client).0, 200, "{engine}");
+                }
+                is_silent
+            });
+            clients.is_empty()
+        });
         upgradable.waits_for_end();
         upgradable.drain();
     }

@@ -23,7 +23,7 @@ use super::place::{Process, WorkerCommand};
 use super::uplink::{self, Downlink, Message};
 use super::{LEAVE_TO_OTHERS, Ledger};
 use crate::line_writer::{Queue, count_lines};
-use crate::passage::{self, Landing, Passage};
+use crate::passage::{self, Landing, Outlook, PAUSE_MS, Passage};
 use crate::report;
 use crate::start_error::StartError;
 use crate::stop_deadline::WORKERS_END_US;
@@ -249,6 +249,8 @@ struct Place {
     /// The socket by which connections come and go, and the end that the processes inherit.
     passage: OwnedFd,
     inner_passage: OwnedFd,
+    /// Whether there was no room for what may have come.
+    is_held_up: bool,
     process: Option<Process>,
     deaths: Failures,
 }
@@ -258,7 +260,16 @@ impl Place {
         let (downlink, uplink) = uplink::pair()?;
         let (passage, inner_passage) = passage::pair()?;
         let (process, deaths) = (None, Failures::default());
-        Ok(Self { listeners, downlink, uplink, passage, inner_passage, process, deaths })
+        Ok(Self {
+            listeners,
+            downlink,
+            uplink,
+            passage,
+            inner_passage,
+            is_held_up: false,
+            process,
+            deaths,
+        })
     }
 }
 
@@ -288,9 +299,14 @@ impl SupervisorThread {
         self.epoll.add(self.shared.wake.as_fd(), Interest::READ, WAKE_KEY).map_err(&failed)?;
         for index in 0..self.places.len() {
             let Place { downlink, passage, .. } = &self.places[index];
-            let watched = [(downlink.as_fd(), DOWNLINK_KEYS), (passage.as_fd(), PASSAGE_KEYS)];
-            for (socket, keys) in watched {
-                self.epoll.add(socket, Interest::READ, keys + index as u64).map_err(&failed)?;
+            // What there is no room for is looked at again without an event.
+            let edge = Interest::READ | Interest::EDGE;
+            let watched = [
+                (downlink.as_fd(), Interest::READ, DOWNLINK_KEYS),
+                (passage.as_fd(), edge, PASSAGE_KEYS),
+            ];
+            for (socket, interest, keys) in watched {
+                self.epoll.add(socket, interest, keys + index as u64).map_err(&failed)?;
             }
             self.start_one(index).map_err(|why| not_serving(index, why))?;
         }
@@ -334,7 +350,7 @@ impl SupervisorThread {
     /// Supervises the processes until all of them have ended.
     fn run(mut self) {
         let mut events = EventBuffer::with_capacity(64);
-        while self.places.iter().any(|place| place.process.is_some()) {
+        while self.is_needed() {
             if let Err(why) = self.epoll.wait(&mut events, Some(self.timeout_ms())) {
                 let _ = self.shared.failure.set(format!("the supervisor cannot wait: {why}"));
                 return self.end_all();
@@ -347,11 +363,26 @@ impl SupervisorThread {
                     place => self.receive(place as usize),
                 }
             }
+            self.take_what_was_held_up();
             self.pass_on_orders();
             self.note_left();
             (0..self.places.len()).for_each(|index| self.replace_if_ended(index));
         }
         self.pass_all_on();
+    }
+
+    /// Whether there is a process, or a connection of one that waits to be taken. Connections at
+    /// rest, as those are, are closed after the order to end.
+    fn is_needed(&self) -> bool {
+        let is_over = self.is_draining || self.abort_until.is_some();
+        let is_needed = |it: &Place| it.process.is_some() || it.is_held_up && !is_over;
+        self.places.iter().any(is_needed)
+    }
+
+    fn take_what_was_held_up(&mut self) {
+        let held_up = |index: &usize| self.places[*index].is_held_up;
+        let held_up: Vec<usize> = (0..self.places.len()).filter(held_up).collect();
+        held_up.into_iter().for_each(|index| self.take_from(index));
     }
 
     /// Passes on the last messages and connections of all places.
@@ -363,10 +394,11 @@ impl SupervisorThread {
     }
 
     /// Gives connections of a place's processes, which leave, to others. This does not block.
-    fn take_from(&self, index: usize) {
-        let Some(place) = self.places.get(index) else { return };
+    fn take_from(&mut self, index: usize) {
+        let Some(place) = self.places.get_mut(index) else { return };
         let heir = self.shared.heirs().last.clone();
-        self.landing.take_all(place.passage.as_fd(), heir.as_slice());
+        let outlook = self.landing.take_all(place.passage.as_fd(), heir.as_slice());
+        place.is_held_up = outlook == Outlook::NoRoom;
     }
 
     /// Passes on the log lines and reports that the processes of a place have sent. This does not
@@ -390,8 +422,12 @@ impl SupervisorThread {
     fn timeout_ms(&self) -> u32 {
         const USUALLY: u32 = 250;
         const SOON: u32 = 2;
-        let processes = || self.places.iter().filter_map(|place| place.process.as_ref());
-        if processes().any(|process| process.is_silent) { SOON } else { USUALLY }
+        let is_silent = |it: &Place| it.process.as_ref().is_some_and(|process| process.is_silent);
+        match () {
+            () if self.places.iter().any(is_silent) => SOON,
+            () if self.places.iter().any(|place| place.is_held_up) => PAUSE_MS,
+            () => USUALLY,
+        }
     }
 
     fn receive(&mut self, index: usize) {

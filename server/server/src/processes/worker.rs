@@ -18,7 +18,7 @@ use crate::helper_process;
 use crate::layout::{Layout, Share};
 use crate::local::{CounterBook, DESCRIPTORS_WIDENED, Given, Local};
 use crate::partitions::Machine;
-use crate::passage::{Landing, Passage};
+use crate::passage::{Landing, Outlook, PAUSE_MS, Passage};
 use crate::ready::{limits, make_ready};
 use crate::report::{self, report};
 use crate::run::ALLOCATOR_ARENAS;
@@ -140,6 +140,8 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
         landing: Landing::new(limits, Arc::clone(&open)),
         open,
         onward: None,
+        is_held_up: false,
+        is_hurried: false,
     };
     Controller::new(local, task.control, travel, settings.timeouts.drain_ms)
         .map_err(|why| format!("cannot wait for orders: {why}"))
@@ -166,14 +168,25 @@ struct Travel {
     open: Arc<AtomicUsize>,
     /// The way of those that go; none as long as none does.
     onward: Option<Passage>,
+    /// Whether there was no room for what may have come.
+    is_held_up: bool,
+    /// Whether connections at rest are to end: they are not waited for.
+    is_hurried: bool,
 }
 
 impl Travel {
     /// Has the engine go on with the connections that have come, or others if it has ended.
-    fn take_all(&self, engine: &dyn Engine) {
+    fn take_all(&mut self, engine: &dyn Engine) {
         let onward = self.onward.iter().map(Passage::heir);
         let heirs: Vec<_> = engine.heir().into_iter().chain(onward).collect();
-        self.landing.take_all(self.socket.as_fd(), &heirs);
+        let outlook = self.landing.take_all(self.socket.as_fd(), &heirs);
+        self.is_held_up = outlook == Outlook::NoRoom;
+    }
+
+    /// Whether the process may end: none waits to be taken, or to be sent.
+    fn is_done(&self) -> bool {
+        let is_empty = !self.is_held_up && self.onward.as_ref().is_none_or(Passage::is_empty);
+        is_empty || self.is_hurried
     }
 
     /// Who takes the connections of the engine, which leaves.
@@ -208,7 +221,8 @@ impl Controller {
         control.set_nonblocking(true)?;
         let epoll = Epoll::new()?;
         epoll.add(control.as_fd(), Interest::READ, CONTROL_KEY)?;
-        epoll.add(travel.socket.as_fd(), Interest::READ, TRAVEL_KEY)?;
+        // What there is no room for is looked at again without an event.
+        epoll.add(travel.socket.as_fd(), Interest::READ | Interest::EDGE, TRAVEL_KEY)?;
         let (drain_us, abort_at) = (drain_ms * 1000, None);
         let (is_ending, is_leaving) = (false, false);
         Ok(Self { local, control, travel, epoll, drain_us, abort_at, is_ending, is_leaving })
@@ -218,11 +232,15 @@ impl Controller {
         const LOOK_ENDING_MS: u32 = 5;
         let _ = self.control.write(&[READY]); // a dead supervisor is noticed below
         let mut events = EventBuffer::with_capacity(2);
-        while !(self.is_ending && self.local.engine.is_finished()) {
+        while !(self.is_ending && self.local.engine.is_finished() && self.travel.is_done()) {
             // A failed thread, or one that sleeps on a file it should release, is noticed after
             // this time.
             let check_interval_ms = self.local.engine.check_interval_ms();
-            let timeout_ms = if self.is_ending { LOOK_ENDING_MS } else { check_interval_ms };
+            let timeout_ms = match self.is_ending {
+                true => LOOK_ENDING_MS,
+                false if self.travel.is_held_up => PAUSE_MS,
+                false => check_interval_ms,
+            };
             self.epoll
                 .wait(&mut events, Some(timeout_ms))
                 .map_err(|why| format!("cannot wait for orders: {why}"))?;
@@ -275,7 +293,10 @@ impl Controller {
                 }
             },
             Some(Order::Leave) => self.leave(None),
-            Some(order) => self.local.engine.issue(order),
+            Some(order) => {
+                self.travel.is_hurried |= order != Order::StopAccepting;
+                self.local.engine.issue(order);
+            }
         }
         self.is_ending |= byte != Order::StopAccepting.byte();
     }
@@ -296,6 +317,7 @@ impl Controller {
             self.local.engine.issue(Order::StopAccepting);
             self.local.engine.issue(Order::Drain);
             self.is_ending = true;
+            self.travel.is_hurried = true;
         }
     }
 

@@ -15,7 +15,7 @@ use super::{
     identity, receive,
 };
 use crate::generation::Taker;
-use crate::passage::Landing;
+use crate::passage::{self, Landing, Outlook};
 
 /// How long the predecessor may take to send its listening sockets.
 const LISTENERS_US: u64 = 10_000_000;
@@ -112,11 +112,17 @@ impl Predecessor {
     ///
     /// # Errors
     /// There is no thread, or no descriptor.
-    pub(crate) fn take_connections(self, taker: Taker, landing: Landing) -> io::Result<()> {
+    pub(crate) fn take_connections(self, taker: Taker, mut landing: Landing) -> io::Result<()> {
         taker.open(self.socket.try_clone()?);
         let take = move || {
             let wait = || wait_ready(self.socket.as_fd(), Readiness::Readable, u64::MAX).is_ok();
-            while wait() && landing.take_all(self.socket.as_fd(), taker.get().as_slice()) {}
+            let mut take_all = || landing.take_all(self.socket.as_fd(), taker.get().as_slice());
+            let is_there = |outlook| match outlook {
+                Outlook::MayCome => wait(),
+                Outlook::NoRoom => passage::pause().is_ok(),
+                Outlook::Over => false,
+            };
+            while is_there(take_all()) {}
         };
         thread::Builder::new().name("passage".into()).spawn(take).map(|_| ())
     }

@@ -67,6 +67,10 @@ impl Heir for Shared {
         takers.iter().any(|taker| of_loops[*taker].has_room(ROOM))
     }
 
+    fn is_full(&self) -> bool {
+        Self::is_full(self)
+    }
+
     /// The loops take connections in turn.
     fn take(&self, release: &mut dyn FnMut() -> Handed) -> bool {
         let Inboxes { takers, taken, .. } = &self.inboxes;
