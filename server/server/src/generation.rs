@@ -44,6 +44,8 @@ pub(crate) struct Lasting {
     pub(crate) services: Services,
     /// Services that only workers use which leave.
     pub(crate) former: Vec<Services>,
+    /// How many generations have started.
+    generations: u64,
     /// The number of connections that are open in the server's own process.
     pub(crate) open: Arc<AtomicUsize>,
     /// The budget of the error log, for workers in threads.
@@ -56,6 +58,8 @@ pub(crate) struct Lasting {
 
 /// Workers that were started together.
 pub(crate) struct Generation {
+    /// Which one it is of the server.
+    pub(crate) number: u64,
     workers: Workers,
     served: Arc<Served>,
     pub(crate) addresses: Vec<SocketAddr>,
@@ -74,7 +78,8 @@ pub(crate) struct Generation {
     pub(crate) drain_us: u64,
     /// When those are cut off, if the workers leave.
     leaves_until: Option<u64>,
-    is_cut_off: bool,
+    /// When all connections were cut off.
+    cut_off_us: Option<u64>,
 }
 
 /// A site, and what goes with it: its applications have been given a spawner and an error log.
@@ -153,8 +158,8 @@ impl Lasting {
         };
         let errors = Budget::new().map_err(StartError::system("begin the error log"))?;
         let (services, open) = (Services::default(), Arc::default());
-        let (former, ledgers) = (Vec::new(), Vec::new());
-        Ok(Self { listeners, services, former, open, errors, interrupts, ledgers })
+        let (former, generations, ledgers) = (Vec::new(), 0, Vec::new());
+        Ok(Self { listeners, services, former, generations, open, errors, interrupts, ledgers })
     }
 }
 
@@ -186,8 +191,8 @@ impl Generation {
                 renewal.end();
                 Err(why)
             }
-            Ok(generation) => {
-                lasting.settle(settings, renewal);
+            Ok(mut generation) => {
+                generation.number = lasting.settle(settings, renewal);
                 Ok(generation)
             }
         }
@@ -200,15 +205,18 @@ impl Lasting {
         self.ledgers.extend(ended.ledger);
     }
 
-    /// Has workers that have started get their clients, and these services.
-    fn settle(&mut self, settings: &Settings, renewal: Renewal) {
+    /// Has workers that have started get their clients, and these services. Returns their number.
+    fn settle(&mut self, settings: &Settings, renewal: Renewal) -> u64 {
         let (closed, refused) = self.listeners.settle(settings.socket.listeners);
         closed.iter().for_each(|at| report(&format!("no longer listening at {at}")));
         refused.iter().for_each(|why| report(&why.to_string()));
-        let former = self.services.replace(renewal);
+        let mut former = self.services.replace(renewal);
         if !former.is_empty() {
+            former.last_user = self.generations;
             self.former.push(former);
         }
+        self.generations += 1;
+        self.generations
     }
 }
 
@@ -251,6 +259,7 @@ impl Start<'_> {
             Some(_) => self.processes(ready, &dealt, given)?,
         };
         Ok(Generation {
+            number: 0, // until they accept
             workers,
             served,
             addresses,
@@ -262,7 +271,7 @@ impl Start<'_> {
             chosen_for: self.choice.map(|_| self.machine.allowance()),
             drain_us: 1000 * settings.timeouts.drain_ms,
             leaves_until: None,
-            is_cut_off: false,
+            cut_off_us: None,
         })
     }
 }
@@ -290,7 +299,9 @@ impl Generation {
 
     /// Issues an order to all workers.
     pub(crate) fn issue(&mut self, order: Order) {
-        self.is_cut_off |= order == Order::Abort;
+        if order == Order::Abort {
+            self.cut_off_us.get_or_insert(os::clock::now());
+        }
         self.engine().issue(order);
     }
 
@@ -299,7 +310,7 @@ impl Generation {
     pub(crate) fn has_ended(&mut self) -> bool {
         let now = os::clock::now();
         let is_late = self.leaves_until.is_some_and(|until| until <= now);
-        if is_late && !self.is_cut_off && !self.engine().is_finished() {
+        if is_late && !self.is_cut_off() && !self.engine().is_finished() {
             // Connections at rest are closed, and are no loss.
             self.issue(Order::Drain);
             if !ends_until(self.engine(), now + CLOSES_US) {
@@ -307,6 +318,22 @@ impl Generation {
             }
         }
         self.engine().is_finished()
+    }
+
+    /// Has workers that leave do so within that time since they began to, at most.
+    pub(crate) fn leave_within(&mut self, us: u64) {
+        let leaves_until = self.leaves_until.as_mut();
+        leaves_until.into_iter().for_each(|until| *until -= self.drain_us.saturating_sub(us));
+        self.drain_us = self.drain_us.min(us);
+    }
+
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.cut_off_us.is_some()
+    }
+
+    /// Whether they should have ended long ago.
+    pub(crate) fn hangs(&self) -> bool {
+        self.cut_off_us.is_some_and(|since_us| since_us + WORKERS_END_US <= os::clock::now())
     }
 
     fn cut_off(&mut self) {

@@ -28,6 +28,12 @@ use crate::upgrade::Predecessor;
 /// How long former workers are waited for until they accept no more.
 const LEAVE_US_MAX: u64 = 1_000_000;
 
+/// How many sets of former workers have all time to leave: each has threads, and what it serves by.
+const LEAVING_MAX: usize = 2;
+
+/// How long older ones may take: most clients that they serve have their response by then.
+const EXCESS_US_MAX: u64 = 5_000_000;
+
 /// The number of descriptors that have to be left after a change, so that the new workers do not
 /// fail at once for want of them.
 const DESCRIPTORS_SPARE: usize = 8;
@@ -39,6 +45,8 @@ pub struct Server {
     current: Generation,
     /// Former workers that have connections which cannot be moved.
     leaving: Vec<Generation>,
+    /// How many of them were said to hang.
+    hanging: usize,
     /// What former workers have counted that have ended.
     past: Past,
     /// The settings of the machine that it has changed, until it ends.
@@ -86,15 +94,16 @@ impl Server {
         let mut lasting = Lasting::new(predecessor)?;
         let mut current = Generation::start(config, &mut lasting, None)?;
         let interrupts = InterruptAffinity::set(&current.places);
-        let (leaving, past, taker) = (Vec::new(), Past::default(), Taker::default());
+        let (leaving, hanging, taker) = (Vec::new(), 0, Taker::default());
+        let past = Past::default();
         taker.set(current.heir());
-        Ok(Self { lasting, current, leaving, past, interrupts, taker })
+        Ok(Self { lasting, current, leaving, hanging, past, interrupts, taker })
     }
 
     /// Changes to another configuration while it serves. New workers start, and accept beside the
     /// former ones, which then leave: when this returns they accept no more, and give their
     /// connections to the new ones. What cannot be moved is finished by those that have it, within
-    /// `timeouts.drain_ms`.
+    /// `timeouts.drain_ms`, or within seconds if others have left twice.
     ///
     /// # Errors
     /// What could not be opened or started. Nothing has changed then.
@@ -114,6 +123,15 @@ impl Server {
         self.interrupts = InterruptAffinity::set(&self.current.places);
         self.take_leave();
         Ok(())
+    }
+
+    /// Has the oldest of more former workers than may leave at a time end soon. Those that a file
+    /// system holds up are cut off already, and stay.
+    fn bound_leaving(&mut self) {
+        let going_on = self.leaving.iter_mut().filter(|former| !former.is_cut_off());
+        let mut going_on: Vec<&mut Generation> = going_on.collect();
+        let excess = going_on.len().saturating_sub(LEAVING_MAX);
+        going_on[..excess].iter_mut().for_each(|oldest| oldest.leave_within(EXCESS_US_MAX));
     }
 
     /// What processor time the process may use now, if the rule has chosen for another.
@@ -178,15 +196,27 @@ impl Server {
                 }
             }
         }
-        if self.leaving.is_empty() {
-            for mut services in std::mem::take(&mut self.lasting.former) {
-                match services.have_ended() {
-                    false => self.lasting.former.push(services),
-                    true => {
-                        self.past.log_lines_dropped += services.end(0, &mut StopDeadline::passed());
-                    }
+        self.report_hanging();
+        for mut services in std::mem::take(&mut self.lasting.former) {
+            let is_used = self.leaving.iter().any(|it| it.number <= services.last_user);
+            match !is_used && services.have_ended() {
+                false => self.lasting.former.push(services),
+                true => {
+                    self.past.log_lines_dropped += services.end(0, &mut StopDeadline::passed());
                 }
             }
+        }
+    }
+
+    /// Says how many former workers do not end, if they are more than before.
+    fn report_hanging(&mut self) {
+        let hanging = self.leaving.iter().filter(|former| former.hangs()).count();
+        if hanging > std::mem::replace(&mut self.hanging, hanging) {
+            report(&format!(
+                "{hanging} sets of former workers have not ended {} s after their connections were \
+                 cut off, and probably wait for a file system that does not answer",
+                WORKERS_END_US / 1_000_000
+            ));
         }
     }
 
@@ -292,13 +322,14 @@ impl Server {
     }
 
     /// Starts another spawner of CGI programs if it has died, closes files that are no longer
-    /// requested, and wakes workers if an entry has left the cache
-    /// since the last call: a worker that sleeps may still have its file open. Call it about once a
-    /// second.
+    /// requested, wakes workers if an entry has left the cache since the last call, as one that
+    /// sleeps may still have its file open, and ends former workers whose time is over. Call it
+    /// about once a second.
     pub fn do_housekeeping(&mut self) {
         let services = self.lasting.former.iter_mut().chain([&mut self.lasting.services]);
         services.for_each(Services::do_housekeeping);
         self.all().for_each(Generation::do_housekeeping);
+        self.bound_leaving();
         self.take_leave();
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Services {
     spawner_settings: Option<SpawnerSettings>,
     /// By which the log was opened.
     log_settings: LogSettings,
+    /// The number of the last workers that use them, if they are former ones.
+    pub(crate) last_user: u64,
     /// Since when they have been ending, if they are former ones.
     ends_since_us: Option<u64>,
 }

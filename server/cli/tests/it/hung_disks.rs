@@ -115,6 +115,31 @@ fn all_that_hangs_at_a_stop_hangs_at_the_same_time() {
     assert!(has_ended);
 }
 
+#[test]
+fn former_workers_that_hang_are_told_of() {
+    let Some(disk) = disk() else { return };
+    let site = disk.root().join("site");
+    let beside = Temporary::new();
+    let runtime = beside.path().join("run");
+    let mut command = Command::new(ROPEWALK);
+    serve(command.env("RUNTIME_DIRECTORY", &runtime), &site);
+    let mut server = ServerProcess::start(command.args(["--set", "timeouts.drain_ms=0"]));
+    assert_eq!(server.status("/"), 200);
+    fs::metadata(site.join("cold.txt")).unwrap();
+    disk.gate().close();
+    let waits = begin(&server, "/cold.txt");
+    disk.gate().await_visitor(PATIENCE);
+    let mut ctl = Command::new(ROPEWALK);
+    ctl.env("RUNTIME_DIRECTORY", &runtime).args(["ctl", "change", "limits.fields_max=50"]);
+    assert_eq!(testkit::finished(&mut ctl).0, 0);
+    let told = "ropewalk: 1 sets of former workers have not ended ";
+    server.wait_for_line(|line| line.starts_with(told));
+    disk.gate().open();
+    drop(waits);
+    assert!(server.is_running());
+    server.stop();
+}
+
 /// The threads of a process that wait for a disk.
 fn waiting_threads(pid: u32) -> usize {
     let state = |folder: PathBuf| fs::read_to_string(folder.join("status")).unwrap_or_default();

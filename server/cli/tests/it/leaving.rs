@@ -94,3 +94,44 @@ fn what_cannot_be_moved_is_cut_off_in_time_and_counted() {
         });
     });
 }
+
+/// Each change leaves a client that cannot be moved, and has another log.
+#[test]
+fn two_sets_of_former_workers_have_all_time() {
+    let application = application();
+    let place = Place::new();
+    let mut command = place.command_of(ROPEWALK.as_ref());
+    let served = serve(&mut command, place.path("a").as_ref());
+    let route =
+        format!("host.route=[{{ path = \"/app/**\", proxy = [\"http://{application}\"] }}]");
+    let set = ["--engine", "event-loop", "--log", "json", "--set", "timeouts.drain_ms=600000"];
+    let server = ServerProcess::start(served.args(set).args(["--set", &route]));
+    let asked = "GET /app/s HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\n\
+                 Connection: Upgrade\r\n\r\n";
+    let threads = || thread_folders(server.pid()).len();
+    let (mut sockets, mut counts) = (Vec::new(), Vec::new());
+    for number in 0..5 {
+        let mut socket = stays(&server, asked);
+        take_until(&mut socket, b"\r\n\r\n");
+        sockets.push(socket);
+        let log = format!("log.path={}", place.path(&number.to_string()));
+        let (status, _, err) = place.ctl(&["change", &log]);
+        assert_eq!((status, &*err), (0, ""));
+        counts.push(threads());
+    }
+    for socket in &mut sockets[..3] {
+        let read = socket.read(&mut [0; 512]).map_err(|why| why.kind());
+        assert!(matches!(read, Ok(0) | Err(ErrorKind::ConnectionReset)), "{read:?}");
+    }
+    for socket in &mut sockets[3..] {
+        socket.set_nonblocking(true).unwrap();
+        let read = socket.read(&mut [0; 512]).map_err(|why| why.kind());
+        assert_eq!(read, Err(ErrorKind::WouldBlock), "it goes on");
+    }
+    assert!(comes_true(|| threads() <= counts[1]), "{}, {counts:?}", threads());
+    drop(sockets);
+    let said = "ropewalk: 1 connections of event-loop could not be moved in time and are cut off";
+    let mut lines = server.stop();
+    lines.retain(|line| line == said);
+    assert_eq!(lines.len(), 3);
+}
