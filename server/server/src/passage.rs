@@ -25,6 +25,9 @@ const CONNECTION: u8 = b'c';
 /// The longest message: an address takes the most of it.
 const MESSAGE_BYTES_MAX: usize = 128;
 
+/// The messages that are taken before their receiver does something else.
+const MESSAGES_AT_A_TIME: usize = 256;
+
 /// The room for messages on their way at a socket.
 const ROOM_BYTES: usize = 64 * 1024;
 
@@ -236,7 +239,7 @@ pub(crate) struct Landing {
 pub(crate) enum Outlook {
     /// More may come: the other side is there.
     MayCome,
-    /// There was no room for what may have come.
+    /// There was no room for what may have come, or no time.
     NoRoom,
     /// The other side has gone.
     Over,
@@ -250,16 +253,17 @@ impl Landing {
     /// Has the first of the heirs that does take each connection that has come, if one of them has
     /// room. Does not wait.
     pub(crate) fn take_all(&mut self, socket: BorrowedFd<'_>, heirs: &[Arc<dyn Heir>]) -> Outlook {
-        let (mut lost, mut buffer) = (0, [0; MESSAGE_BYTES_MAX]);
+        let (mut lost, mut count, mut buffer) = (0, 0, [0; MESSAGE_BYTES_MAX]);
         let outlook = loop {
-            if !self.has_room(heirs) {
+            if count == MESSAGES_AT_A_TIME || !self.has_room(heirs) {
                 break Outlook::NoRoom;
             }
+            count += 1;
             self.reserve = None;
             match passing::receive_with(socket, &mut buffer) {
                 Ok((0, _)) => break Outlook::Over,
-                Ok((count, passed)) => {
-                    lost += u64::from(!self.take(&buffer[..count], passed, heirs));
+                Ok((bytes, passed)) => {
+                    lost += u64::from(!self.take(&buffer[..bytes], passed, heirs));
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => break Outlook::MayCome,
                 Err(_) => break Outlook::Over,

@@ -27,8 +27,11 @@ pub(crate) struct WorkerCommand {
 pub(super) struct Process {
     child: Child,
     pub(super) control: UnixStream,
-    received: Vec<u8>,
-    /// Whether it has closed its end of the socket.
+    /// Whether it has said that it accepts no more.
+    has_left: bool,
+    /// The reason that it has sent for its end.
+    reason: Option<Vec<u8>>,
+    /// Whether it has closed its end of the socket, or is not heard any more.
     pub(super) is_silent: bool,
     /// When its end was noticed.
     ended_at: Option<u64>,
@@ -37,6 +40,9 @@ pub(super) struct Process {
 /// How long processes that a worker process has forked may outlive it: they are killed with it, but
 /// may wait for a disk.
 const DESCENDANTS_TIMEOUT_US: u64 = 5_000_000;
+
+/// The longest reason for the end of a process, and what is taken of its messages at a time.
+const REASON_BYTES_MAX: usize = 4096;
 
 impl WorkerCommand {
     /// Starts the worker process of a place with these sets of listeners. Log lines and reports are
@@ -72,11 +78,16 @@ impl WorkerCommand {
         os::inheritance::pass_on(&mut command, passed.into_iter().flatten().collect());
         let child = command.spawn()?;
         ours.set_nonblocking(true)?;
-        Ok(Process { child, control: ours, received: Vec::new(), is_silent: false, ended_at: None })
+        Ok(Process::new(child, ours))
     }
 }
 
 impl Process {
+    fn new(child: Child, control: UnixStream) -> Self {
+        let (has_left, reason, is_silent, ended_at) = (false, None, false, None);
+        Self { child, control, has_left, reason, is_silent, ended_at }
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -95,8 +106,9 @@ impl Process {
                 self.control.set_nonblocking(true).map_err(|why| why.to_string())
             }
             Ok(_) => {
-                self.received.append(&mut received);
-                let _ = self.control.read_to_end(&mut self.received); // else without a reason
+                let mut more = (&mut self.control).take(1 + REASON_BYTES_MAX as u64);
+                let _ = more.read_to_end(&mut received); // else without a reason
+                received.into_iter().for_each(|byte| self.take(byte));
                 let status = self.child.wait().map_err(|why| why.to_string())?;
                 Err(self.reason(status))
             }
@@ -109,23 +121,42 @@ impl Process {
         let _ = self.control.write(&[order]);
     }
 
-    /// Reads what the process has sent.
+    /// Reads some of what the process has sent.
     pub(super) fn receive(&mut self) {
-        let mut buffer = [0; 256];
-        loop {
-            match self.control.read(&mut buffer) {
-                Ok(0) => return self.is_silent = true,
-                Ok(count) => self.received.extend_from_slice(&buffer[..count]),
-                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => return self.is_silent = true,
-            }
+        if self.is_silent {
+            return;
         }
+        let mut buffer = [0; REASON_BYTES_MAX];
+        match self.control.read(&mut buffer) {
+            Ok(0) => self.is_silent = true,
+            Ok(count) => buffer[..count].iter().for_each(|byte| self.take(*byte)),
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.is_silent = true,
+        }
+    }
+
+    /// Takes a byte that the process has sent. It is killed for one that is no message, or belongs
+    /// to no reason that is of use.
+    fn take(&mut self, byte: u8) {
+        match &mut self.reason {
+            _ if self.is_silent => return,
+            Some(reason) if reason.len() < REASON_BYTES_MAX => return reason.push(byte),
+            Some(_) => {}
+            None => match byte {
+                READY => return,
+                LEFT => return self.has_left = true,
+                FAILED => return self.reason = Some(Vec::new()),
+                _ => self.reason = Some(b"it has sent what is no message".into()),
+            },
+        }
+        self.is_silent = true;
+        self.kill();
     }
 
     /// Whether it has said that it accepts no more.
     pub(super) fn has_left(&self) -> bool {
-        self.received.iter().take_while(|byte| **byte != FAILED).any(|byte| *byte == LEFT)
+        self.has_left
     }
 
     /// The exit status, once the process and all processes that it forked have ended: those count
@@ -140,8 +171,8 @@ impl Process {
 
     /// The reason that the process sent before it ended.
     pub(super) fn failure_reason(&self) -> Option<String> {
-        let start = self.received.iter().position(|byte| *byte == FAILED)? + 1;
-        Some(String::from_utf8_lossy(&self.received[start..]).into_owned())
+        let reason = self.reason.as_deref()?;
+        Some(String::from_utf8_lossy(reason).into_owned())
     }
 
     /// Why the process ended: the reason that it sent, or its status.
@@ -161,5 +192,61 @@ impl Process {
     pub(super) fn kill_and_wait(mut self) {
         self.kill();
         let _ = self.child.wait(); // it is a child of this process
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// Checks what is known of a process that has sent this, and whether it was killed for it.
+    fn check(sent: &[u8], has_left: bool, reason: Option<&str>, is_killed: bool) {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let child = Command::new("sleep").arg("600").spawn().unwrap();
+        let mut process = Process::new(child, ours);
+        let bytes = sent.to_vec();
+        // Who has said too much is not heard to the end.
+        let sends = thread::spawn(move || drop(theirs.write_all(&bytes)));
+        testkit::wait_until(|| {
+            process.receive();
+            process.is_silent
+        });
+        let mut ends = || process.child.try_wait().unwrap().is_some();
+        let was_killed = if is_killed { testkit::comes_true(ends) } else { ends() };
+        let said = (process.has_left(), process.failure_reason());
+        process.kill_and_wait();
+        sends.join().unwrap();
+        let start = sent[..sent.len().min(20)].escape_ascii();
+        assert_eq!(
+            (said.0, said.1.as_deref(), was_killed),
+            (has_left, reason, is_killed),
+            "{start}"
+        );
+    }
+
+    #[test]
+    fn what_a_process_says_is_taken_up_to_a_bound() {
+        check(&[READY, LEFT, LEFT], true, None, false);
+        check(&[&[READY, LEFT, FAILED], &b"no disk"[..]].concat(), true, Some("no disk"), false);
+        check(&[READY, b'?', LEFT], false, Some("it has sent what is no message"), true);
+        let much = vec![b'x'; 1 << 20];
+        let longest = String::from_utf8(much[..REASON_BYTES_MAX].to_vec()).unwrap();
+        check(&[&[FAILED], &much[..]].concat(), false, Some(&longest), true);
+    }
+
+    #[test]
+    fn a_process_that_says_more_and_more_holds_nobody_up() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.write_all(&[LEFT; 50_000]).unwrap();
+        let child = Command::new("sleep").arg("600").spawn().unwrap();
+        let mut process = Process::new(child, ours);
+        process.receive();
+        let left = (&process.control).read(&mut [0]).map_err(|why| why.kind());
+        process.kill_and_wait();
+        assert_eq!(left, Ok(1), "some is taken another time");
     }
 }

@@ -36,6 +36,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 const ABORT_TIMEOUT_US: u64 = 5_000_000;
 const _: () = assert!(ABORT_TIMEOUT_US + 1_000_000 < WORKERS_END_US);
 
+/// The log lines and reports of a place that are passed on before the others have their turn.
+const MESSAGES_AT_A_TIME: usize = 64;
+
 /// The event key of the wake-up call, which no place has.
 const WAKE_KEY: u64 = u64::MAX;
 
@@ -359,7 +362,9 @@ impl SupervisorThread {
                 match event.key {
                     WAKE_KEY => self.shared.wake.clear(),
                     key if key >= PASSAGE_KEYS => self.take_from((key - PASSAGE_KEYS) as usize),
-                    key if key >= DOWNLINK_KEYS => self.pass_on((key - DOWNLINK_KEYS) as usize),
+                    key if key >= DOWNLINK_KEYS => {
+                        self.pass_on((key - DOWNLINK_KEYS) as usize, MESSAGES_AT_A_TIME);
+                    }
                     place => self.receive(place as usize),
                 }
             }
@@ -388,7 +393,7 @@ impl SupervisorThread {
     /// Passes on the last messages and connections of all places.
     fn pass_all_on(&mut self) {
         (0..self.places.len()).for_each(|index| {
-            self.pass_on(index);
+            self.pass_on(index, usize::MAX);
             self.take_from(index);
         });
     }
@@ -401,11 +406,12 @@ impl SupervisorThread {
         place.is_held_up = outlook == Outlook::NoRoom;
     }
 
-    /// Passes on the log lines and reports that the processes of a place have sent. This does not
-    /// block.
-    fn pass_on(&mut self, index: usize) {
+    /// Passes on log lines and reports that the processes of a place have sent, so many messages at
+    /// most. This does not block.
+    fn pass_on(&mut self, index: usize, count: usize) {
         let Some(place) = self.places.get_mut(index) else { return };
-        while let Some(message) = place.downlink.next() {
+        for _ in 0..count {
+            let Some(message) = place.downlink.next() else { return };
             match (message, &self.log) {
                 (Message::Report(message), _) => report(message),
                 (Message::AccessLines(lines), Some(log)) => {
