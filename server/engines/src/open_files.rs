@@ -90,6 +90,13 @@ impl OpenFiles {
         }
     }
 
+    /// The open files of `caches`, to be closed at once, whenever they were requested.
+    #[must_use]
+    pub fn not_kept(caches: Vec<Arc<Cache<Entry>>>) -> Self {
+        let caches = caches.into_iter().map(|cache| (cache, Round::default())).collect();
+        Self { caches, scans_per_round: 1, rests_max: Some(0), scanned_us: 0 }
+    }
+
     /// Closes the files that are due. To be called about once a second; more often does no harm.
     pub fn close_due(&mut self) {
         let now = os::clock::now();

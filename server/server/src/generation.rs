@@ -292,6 +292,18 @@ impl Generation {
         self.engine().leave(heir);
     }
 
+    /// Has the workers keep no file open that they do not send: they leave, and what has come in
+    /// their place needs descriptors of this process.
+    pub(crate) fn keep_no_files(&mut self, heirs: &Self) {
+        if let Workers::Threads(local) = &mut self.workers {
+            let kept = match &heirs.workers {
+                Workers::Threads(heirs) => heirs.caches(),
+                Workers::Processes(..) => Vec::new(),
+            };
+            local.keep_no_files(&kept);
+        }
+    }
+
     /// Whether the workers, which leave, accept no more.
     pub(crate) fn has_left(&mut self) -> bool {
         self.engine().has_left()

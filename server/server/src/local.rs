@@ -6,7 +6,9 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engines::jobs::Runner;
-use engines::{Caretaker, Engine, MakeWorker, PartitionStart, SendfileMode, Start, WorkerStart};
+use engines::{
+    Caretaker, Engine, MakeWorker, OpenFiles, PartitionStart, SendfileMode, Start, WorkerStart,
+};
 use file_cache::Cache;
 use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
 use site::Site;
@@ -126,6 +128,14 @@ impl Local {
     /// The caches, for workers that go on with the same site.
     pub(crate) fn caches(&self) -> Vec<PlannedCache> {
         self.caches.clone()
+    }
+
+    /// Has files closed that are open and not sent, except those of caches that others go on with.
+    pub(crate) fn keep_no_files(&mut self, kept: &[PlannedCache]) {
+        let is_kept = |cache: &Arc<_>| kept.iter().any(|(_, other)| Arc::ptr_eq(other, cache));
+        let own = self.caches.iter().map(|(_, cache)| Arc::clone(cache));
+        self.open_files =
+            Caretaker::new(OpenFiles::not_kept(own.filter(|it| !is_kept(it)).collect()));
     }
 
     /// Takes the notices since the last call: failures that were handled, and files with problems.

@@ -117,6 +117,7 @@ impl Server {
         let heir = self.current.heir();
         self.taker.set(heir.clone());
         self.leaving.iter_mut().for_each(|former| former.leave(heir.clone()));
+        self.leaving.iter_mut().for_each(|former| former.keep_no_files(&self.current));
         wait_until_left(&mut self.leaving.iter_mut());
         // First the former settings are put back, and then others are written.
         self.interrupts = InterruptAffinity::default();

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use testkit::{Temporary, at_a_time, comes_true, side_by_side, undisturbed};
 
+use crate::ctl::{Place, ask};
 use crate::machine::skip;
 use crate::processes::children;
 use crate::server_process::{ROPEWALK, ServerProcess, request_status, serve, served};
@@ -236,6 +237,41 @@ fn workers_that_sleep_hold_no_files_that_have_left_the_cache() {
         let told = || format!("workers woke up {more} times without a reason");
         (more == 0).then_some(()).ok_or_else(told)
     });
+    server.stop();
+}
+
+/// Former workers that still have clients have no need of what they have kept open.
+#[test]
+fn files_of_former_workers_are_closed_when_others_have_caches_of_their_own() {
+    const CACHED: usize = 80;
+    let site = Temporary::new();
+    (0..2 * CACHED).for_each(|number| drop(site.file(&format!("{number}.txt"), "rope")));
+    let place = Place::new();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 200; exec \"$@\"", "sh", ROPEWALK]);
+    serve(shell.env("RUNTIME_DIRECTORY", place.runtime()), site.path());
+    let settings = [
+        "engine.name=threads-direct",
+        "cache.small_body_bytes_max=0",
+        &format!("cache.descriptors_max={CACHED}"),
+        "limits.connections_max=60",
+        "timeouts.drain_ms=600000",
+        "timeouts.idle_ms=600000",
+    ];
+    shell.args(settings.iter().flat_map(|setting| ["--set", setting]));
+    let server = ServerProcess::start(&mut shell);
+    get_all(&server, 0..CACHED);
+    let mut resting: Vec<TcpStream> = (0..50).map(|_| server.connect()).collect();
+    resting.iter_mut().for_each(|client| assert_eq!(ask(client, "/0.txt"), 200));
+    let before = server.descriptors();
+    let (status, _, err) = place.ctl(&["change", "engine.name=event-loop", "cache.policy=lru"]);
+    assert_eq!((status, &*err), (0, ""));
+    let are_closed = comes_true(|| server.descriptors() + CACHED / 2 <= before);
+    assert!(are_closed, "{} are open, {before} were", server.descriptors());
+    get_all(&server, CACHED..2 * CACHED);
+    assert!(server.descriptors() <= before + CACHED / 2);
+    resting.iter_mut().for_each(|client| assert_eq!(ask(client, "/0.txt"), 200));
+    drop(resting);
     server.stop();
 }
 
