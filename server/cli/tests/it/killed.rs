@@ -49,13 +49,20 @@ impl Changing {
     }
 
     /// Does something while the first processes of a change are stopped, none of which serves.
-    /// Returns what `ropewalk ctl` says of that change.
-    fn while_they_start(&self, engine: &str, depth: usize, mut act: impl FnMut(&[u32])) -> Outcome {
+    /// Returns what `ropewalk ctl` says of that change, and a client that was at rest before it.
+    fn while_they_start(
+        &self,
+        engine: &str,
+        depth: usize,
+        act: impl Fn(&[u32]),
+    ) -> (Outcome, TcpStream) {
         for _ in 0..TRIES {
             let count = children(self.server.pid()).len();
+            let mut resting = self.server.connect();
+            assert_eq!(ask(&mut resting, "/"), 200);
             let ask = || self.change(engine);
-            match while_they_start(self.server.pid(), depth, ask, &mut act) {
-                Ok(outcome) => return outcome,
+            match while_they_start(self.server.pid(), depth, ask, &act) {
+                Ok(outcome) => return (outcome, resting),
                 Err(outcome) => assert_eq!(outcome.0, 0),
             }
             assert_eq!(self.change(self.engine).0, 0);
@@ -120,7 +127,7 @@ fn nothing_is_left_of_a_server_that_is_killed_while_it_changes() {
     for (former, engine, depth) in CHANGES {
         let changing = Changing::start(former);
         let server = &changing.server;
-        let (status, ..) = changing.while_they_start(engine, depth, |caught| {
+        let ((status, ..), _) = changing.while_they_start(engine, depth, |caught| {
             let all = [caught, &children(server.pid())].concat();
             os::signals::send("KILL", &[server.pid()]);
             os::signals::send("CONT", caught);
@@ -144,14 +151,13 @@ fn a_process_that_is_killed_while_it_starts_is_a_change_that_fails() {
         wait_until(|| children(server.pid()).len() == count);
         assert_eq!(server.status("/"), 200);
         let descriptors = server.descriptors();
-        let mut resting = None;
-        let (status, out, err) = changing.while_they_start(engine, depth, |caught| {
-            assert_eq!(ask(resting.insert(server.connect()), "/"), 200);
-            os::signals::send("KILL", caught);
-        });
+        let kill = |caught: &[u32]| os::signals::send("KILL", caught);
+        let (outcome, mut resting) = changing.while_they_start(engine, depth, kill);
+        let (status, out, err) = outcome;
         assert_eq!((status, &*out), (1, ""), "{former} to {engine}: {err}");
         assert!(err.contains("signal 9"), "{former} to {engine}: {err}");
-        assert_eq!(ask(&mut resting.unwrap(), "/"), 200, "{former} to {engine}");
+        assert_eq!(ask(&mut resting, "/"), 200, "{former} to {engine}");
+        drop(resting);
         assert_eq!(server.status("/"), 200, "{former} to {engine}");
         let is_as_before = || server.descriptors() <= descriptors;
         assert!(comes_true(is_as_before), "{} of {descriptors}", server.descriptors());
@@ -187,34 +193,57 @@ fn nothing_is_left_of_a_server_that_is_killed_before_the_next_program_begins() {
     assert!(TcpListener::bind(server.address()).is_ok(), "somebody listens");
 }
 
-/// Its processes are stopped while they start: it has the listeners then, and is not ready.
-#[test]
-fn a_successor_that_is_killed_changes_nothing() {
+/// Does something while the first processes of a successor are stopped, none of which serves: it
+/// has the listeners then, and is not ready. Returns the server, the processes that it had before,
+/// and what `ropewalk ctl` says of the upgrade.
+fn while_a_successor_starts(act: impl Fn(u32, &[u32], &[u32])) -> (Upgradable, Vec<u32>, Outcome) {
     for _ in 0..TRIES {
         let upgradable = Upgradable::start(&["--engine", "event-loop-copies"], |_| {});
-        let (place, server) = (&upgradable.place, &upgradable.server);
-        let before = children(server.pid());
-        let mut resting = server.connect();
-        assert_eq!(ask(&mut resting, "/"), 200);
-        let of_server = || children(server.pid()).into_iter().filter(|pid| !before.contains(pid));
+        let (place, server) = (&upgradable.place, upgradable.server.pid());
+        let before = children(server);
         let upgrade = || place.ctl(&["upgrade"]);
-        let outcome = while_they_start(server.pid(), 2, upgrade, |caught| {
-            os::signals::send("KILL", &of_server().collect::<Vec<_>>());
+        let outcome = while_they_start(server, 2, upgrade, |caught| {
+            let all = children(server).into_iter();
+            let successor: Vec<u32> = all.filter(|pid| !before.contains(pid)).collect();
+            act(server, &successor, caught);
+        });
+        match outcome {
+            Ok(outcome) => return (upgradable, before, outcome),
+            Err(_) => assert_eq!(place.ctl(&["drain"]).0, 0),
+        }
+    }
+    panic!("each time the processes served already");
+}
+
+#[test]
+fn a_successor_that_is_killed_changes_nothing() {
+    let (upgradable, before, (status, out, err)) =
+        while_a_successor_starts(|_, successor, caught| {
+            os::signals::send("KILL", successor);
             os::signals::send("CONT", caught);
             wait_until(|| !caught.iter().any(|pid| is_running(*pid)));
         });
-        let Ok((status, out, err)) = outcome else {
-            assert_eq!(place.ctl(&["drain"]).0, 0);
-            continue;
-        };
-        assert_eq!((status, &*out), (1, ""), "{err}");
-        assert_eq!(err, "ropewalk: the new program has ended: signal: 9 (SIGKILL)\n");
-        assert_eq!((ask(&mut resting, "/"), server.status("/")), (200, 200));
-        assert_eq!(children(server.pid()), before);
-        upgradable.server.stop();
-        return;
-    }
-    panic!("each time the processes served already");
+    assert_eq!((status, &*out), (1, ""), "{err}");
+    assert_eq!(err, "ropewalk: the new program has ended: signal: 9 (SIGKILL)\n");
+    assert_eq!(upgradable.server.status("/"), 200);
+    wait_until(|| children(upgradable.server.pid()) == before);
+    upgradable.server.stop();
+}
+
+#[test]
+fn nothing_is_left_of_a_server_that_is_killed_while_the_next_one_starts() {
+    let (mut upgradable, _, (status, ..)) =
+        while_a_successor_starts(|server, successor, caught| {
+            let all = [successor, caught, &children(server)].concat();
+            os::signals::send("KILL", &[server]);
+            os::signals::send("CONT", caught);
+            let have_ended = comes_true(|| !all.iter().any(|pid| is_running(*pid)));
+            os::signals::send("KILL", successor);
+            assert!(have_ended, "the next one serves in nobody's place");
+        });
+    assert_eq!(status, 1, "nobody has answered");
+    assert!(!upgradable.server.is_running());
+    assert!(TcpListener::bind(upgradable.server.address()).is_ok(), "somebody listens");
 }
 
 /// Downloads that end while the process which is to take their connections is stopped: these are on
