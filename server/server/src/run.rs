@@ -33,6 +33,13 @@ pub(crate) const ALLOCATOR_ARENAS: u16 = 2;
 /// order; a start that hangs is left to the end of the process.
 const START_END_US: u64 = 1_000_000;
 
+/// How long signals are waited for while something else goes on.
+const TURN_MS: u32 = 2;
+
+/// How long it takes at most until workers hand over the lines of what they have served: they do so
+/// four times a second.
+const HAND_OVER_US: u64 = 500_000;
+
 /// Reads the configuration again, with these settings in addition: `engine.name=fibers`.
 pub type Load = Arc<dyn Fn(&[String]) -> Result<Config, ConfigError> + Send + Sync>;
 
@@ -153,7 +160,6 @@ fn in_time<T: Send + 'static>(
     within_us: u64,
     signals: &mut Signals,
 ) -> Result<Outcome<T>, String> {
-    const TURN_MS: u32 = 2;
     let thread = thread::Builder::new().name(what.into()).spawn(act);
     let thread = thread.map_err(|why| format!("cannot start a thread: {why}"))?;
     let mut stops_us = Vec::new();
@@ -444,6 +450,10 @@ impl Serving {
                 changed
             }
             Outcome::Late => {
+                let lines_are_there_us = os::clock::now() + HAND_OVER_US;
+                while log.is_some() && os::clock::now() < lines_are_there_us {
+                    next(signals, TURN_MS)?;
+                }
                 log.iter().for_each(|log| log.finish(FINAL_WRITE_US));
                 return Err("the change still waits, for a file system or a worker process that \
                             does not answer: connections are cut off"

@@ -26,7 +26,7 @@ const CHANGES: [(&str, &str, usize); 4] = [
 ];
 
 /// How often processes are started until some are caught before they serve.
-const TRIES: u32 = 100;
+pub(crate) const TRIES: u32 = 100;
 
 /// A server that can be changed.
 struct Changing {
@@ -73,11 +73,11 @@ impl Changing {
 }
 
 /// What `ropewalk ctl` ends with: its status, and what it says.
-type Outcome = (i32, String, String);
+pub(crate) type Outcome = (i32, String, String);
 
 /// Does something while the first processes are stopped that a server starts, so far below it, when
 /// `ask` is called, if none of them serves yet; else nothing, which is the error.
-fn while_they_start(
+pub(crate) fn while_they_start(
     server: u32,
     depth: usize,
     ask: impl FnOnce() -> Outcome + Send,
