@@ -2,7 +2,7 @@
 //! signal ends both in bounded time.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -10,12 +10,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use testkit::stalled_disk::StalledFile;
+use testkit::stalled_disk::{Gate, StalledFile};
 use testkit::{StalledDisk, Temporary, comes_true, install_script, skip, wait_until};
 
+use crate::ctl::take_response;
 use crate::killed::{TRIES, while_they_start};
 use crate::processes::children;
 use crate::server_process::{ROPEWALK, ServerProcess, for_each_engine, serve};
+use crate::upgrade::LARGE_BYTES;
 
 /// How long a request may take to reach the disk.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -229,11 +231,9 @@ struct Changing {
 }
 
 impl Changing {
-    const LARGE_BYTES: usize = 8 << 20;
-
     fn start(more: &str) -> Self {
         let place = Temporary::new();
-        place.file("site/large", vec![b'x'; Self::LARGE_BYTES]);
+        place.file("site/large", vec![b'x'; LARGE_BYTES]);
         place.file("site/index.html", "of a");
         let file = place.file("r.toml", Self::configuration("site", more));
         let mut command = Command::new(ROPEWALK);
@@ -247,67 +247,47 @@ impl Changing {
         format!("listen = [\"127.0.0.1:0\"]\n[[host]]\nroot = {root:?}\n{more}")
     }
 
-    /// Checks that the download is finished.
-    fn finish_download(&mut self) {
-        let mut bytes = Vec::new();
-        let _ = self.download.set_read_timeout(Some(PATIENCE));
-        while !bytes.windows(4).any(|window| window == b"\r\n\r\n") {
-            read_some(&mut self.download, &mut bytes);
-        }
-        let body = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
-        while bytes.len() < body + Self::LARGE_BYTES {
-            read_some(&mut self.download, &mut bytes);
-        }
+    /// Has it reload a configuration for which it has to pass the gate of this disk, and stop
+    /// meanwhile. The disk is dropped before the server, which cannot end while the gate is closed.
+    fn stops_in_order<Disk>(mut self, disk: Disk, gate: fn(&Disk) -> &Gate) {
+        let gate = gate(&disk);
+        gate.close();
+        os::signals::send("HUP", &[self.server.pid()]);
+        gate.await_visitor(PATIENCE);
+        os::signals::send("TERM", &[self.server.pid()]);
+        self.server.wait_for_line(|line| line.contains("stopping: "));
+        let head = take_response(&mut self.download);
+        let length = format!("\r\nContent-Length: {LARGE_BYTES}\r\n");
+        assert!(head.starts_with("HTTP/1.1 200 ") && head.contains(&length), "{head}");
+        self.server.wait_for_line(|line| line.contains("stopped after "));
+        // A thread that the kernel holds in a call ends with the call.
+        gate.open();
+        let (status, lines) = self.server.end();
+        drop(disk);
+        assert!(status.success(), "{lines:?}");
     }
-}
-
-fn read_some(client: &mut TcpStream, bytes: &mut Vec<u8>) {
-    let mut some = vec![0; 1 << 16];
-    let count = client.read(&mut some).unwrap();
-    assert!(count > 0, "closed after {}", bytes.len());
-    bytes.extend_from_slice(&some[..count]);
 }
 
 #[test]
 fn a_configuration_that_cannot_be_read_holds_up_no_stop() {
-    let mut changing = Changing::start("");
+    let changing = Changing::start("");
     let (image, file) = (changing.place.path().join("copy"), changing.place.path().join("r.toml"));
     fs::copy(&file, &image).unwrap();
     let stalled = match StalledFile::new(&image, &file) {
         Ok(stalled) => stalled,
         Err(why) => return skip("a reload whose configuration hangs", &why),
     };
-    stalled.gate().close();
-    os::signals::send("HUP", &[changing.server.pid()]);
-    stalled.gate().await_visitor(PATIENCE);
-    os::signals::send("TERM", &[changing.server.pid()]);
-    changing.server.wait_for_line(|line| line.contains("stopping: "));
-    changing.finish_download();
-    changing.server.wait_for_line(|line| line.contains("stopped after "));
-    // A thread that the kernel holds in a call ends with the call.
-    stalled.gate().open();
-    let (status, lines) = changing.server.end();
-    assert!(status.success(), "{lines:?}");
+    changing.stops_in_order(stalled, StalledFile::gate);
 }
 
 #[test]
 fn a_site_that_cannot_be_read_holds_up_no_stop() {
-    let mut changing = Changing::start("");
-    // Dropped before the server is, which cannot end while the gate is closed.
+    let changing = Changing::start("");
     let Some(disk) = disk() else { return };
     let site = disk.root().join("site");
     let text = Changing::configuration(site.to_str().unwrap(), "");
     fs::write(changing.place.path().join("r.toml"), text).unwrap();
-    disk.gate().close();
-    os::signals::send("HUP", &[changing.server.pid()]);
-    disk.gate().await_visitor(PATIENCE);
-    os::signals::send("TERM", &[changing.server.pid()]);
-    changing.server.wait_for_line(|line| line.contains("stopping: "));
-    changing.finish_download();
-    changing.server.wait_for_line(|line| line.contains("stopped after "));
-    disk.gate().open();
-    let (status, lines) = changing.server.end();
-    assert!(status.success(), "{lines:?}");
+    changing.stops_in_order(disk, StalledDisk::gate);
 }
 
 /// While a worker process does not start, clients have the time that they have at a stop; after
