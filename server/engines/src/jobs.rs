@@ -19,7 +19,7 @@ use session::{
     Done, HashJob, Job, Known, ListCursor, ListFormat, ListName, ListingPermit, SharedHashing,
 };
 use site::hashing::{Hashed, Hashing};
-use site::host::{Dotfiles, Symlinks};
+use site::host::{Dotfiles, Host, Symlinks};
 use site::listing::{Item, Kind as ItemKind, Renderer};
 use site::refusal::Refusal;
 use site::resolve::{Files, Kind, Opened, Unopened, Unresolved, is_current, resolve};
@@ -29,6 +29,7 @@ use upstream::{Application, Failure, Tried};
 
 use crate::lock::lock;
 use crate::open_files::OpenFiles;
+use crate::parts::disk::helpers::failed;
 
 mod directories;
 mod hashes;
@@ -96,8 +97,8 @@ pub type ReportTrouble = Arc<dyn Fn(&Trouble<'_>) + Send + Sync>;
 
 /// Runs jobs.
 pub struct Runner {
-    site: Arc<Site>,
-    roots: Vec<HostRoot>,
+    /// Of the current site, which is the last, and of former ones by which requests still go.
+    sites: RwLock<Vec<Arc<OpenSite>>>,
     small_body_bytes_max: u64,
     turns: Option<Turns>,
     report: Option<ReportTrouble>,
@@ -114,6 +115,20 @@ pub struct Runner {
 
 #[cfg(test)]
 pub(crate) type Before = Box<dyn Fn(&Job) + Send + Sync>;
+
+/// A site and the roots of its hosts.
+struct OpenSite {
+    site: Arc<Site>,
+    roots: Vec<HostRoot>,
+}
+
+/// One host of an open site.
+#[derive(Clone, Copy)]
+struct OpenHost<'s> {
+    index: usize,
+    host: &'s Host,
+    root: &'s HostRoot,
+}
 
 /// The root of one host, opened anew when its path leads to another directory.
 struct HostRoot {
@@ -141,10 +156,8 @@ impl Runner {
     /// # Errors
     /// A root cannot be opened; the message names it.
     pub fn new(site: Arc<Site>, small_body_bytes_max: u64) -> io::Result<Self> {
-        let roots = site.roots().map(HostRoot::open).collect::<io::Result<_>>()?;
         Ok(Self {
-            site,
-            roots,
+            sites: RwLock::new(vec![OpenSite::open(site)?]),
             small_body_bytes_max,
             turns: None,
             report: None,
@@ -156,6 +169,30 @@ impl Runner {
             #[cfg(test)]
             before: None,
         })
+    }
+
+    /// Runs the jobs of another site from now on, too, whose hosts have indices of their own.
+    ///
+    /// # Errors
+    /// A root cannot be opened; the message names it. Nothing has changed then.
+    pub fn follow(&self, site: Arc<Site>) -> io::Result<()> {
+        let open = OpenSite::open(site)?;
+        self.sites.write().unwrap_or_else(PoisonError::into_inner).push(open);
+        Ok(())
+    }
+
+    /// Closes the roots of former sites by which no request goes any more.
+    pub fn forget_former(&self) {
+        let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(current) = sites.pop() else { return };
+        sites.retain(|it| Arc::strong_count(&it.site) > 1);
+        sites.push(current);
+    }
+
+    /// The site of the host with this index; none if it is a former one by which no request goes.
+    fn site_of(&self, host: usize) -> Option<Arc<OpenSite>> {
+        let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
+        sites.iter().rev().find(|it| it.site.place(host).is_some()).cloned()
     }
 
     /// Has at most `count` jobs run at once, or one if that is 0; others wait for their turn. For
@@ -254,15 +291,28 @@ impl Runner {
 
     /// Runs one piece of a job.
     fn step(&self, job: Job) -> Done {
+        let index = match &job {
+            Job::Resolve { host, .. } | Job::List { host, .. } => *host,
+            Job::Hash(job) => job.host,
+            Job::ListMore(_) | Job::Application(_) => return step_of_none(job),
+        };
+        match self.site_of(index).as_ref().and_then(|site| site.host(index)) {
+            Some(host) => self.step_of(host, job),
+            None => failed(&job, "whoever has asked for it has gone"),
+        }
+    }
+
+    /// Runs one piece of a job for a host.
+    fn step_of(&self, host: OpenHost<'_>, job: Job) -> Done {
         match job {
-            Job::Resolve { host, path, known } => {
+            Job::Resolve { path, known, .. } => {
                 let files = self.files(host, Vec::new());
-                let policy = self.site.host(host).settings().symlinks;
+                let policy = host.host.settings().symlinks;
                 let opened = match known {
                     Known::Entry(slot) if is_current(slot.value(), policy, &files) => {
                         return Done::Current(slot);
                     }
-                    Known::Encoded(bytes) => self.open_encoded(host, &bytes, &files),
+                    Known::Encoded(bytes) => open_encoded(host, &bytes, &files),
                     Known::Entry(_) | Known::Nothing => None,
                 };
                 match opened {
@@ -270,17 +320,16 @@ impl Runner {
                     None => self.resolve(host, path, files),
                 }
             }
-            Job::Hash(job) => self.hash(job),
-            Job::List { host, path, format, permit } => {
-                let listed = self.list(host, &path, format, permit).and_then(list_more);
+            Job::Hash(job) => self.hash(host, job),
+            Job::List { path, format, permit, .. } => {
+                let listed = list(host, &path, format, permit).and_then(list_more);
                 if let (Err(why), Some(report)) = (&listed, &self.report) {
-                    let (root, cause) = (&*self.roots[host].path, TroubleCause::Failed(why));
+                    let (root, cause) = (&*host.root.path, TroubleCause::Failed(why));
                     report(&Trouble::Path { root, path: &path[1..], cause });
                 }
                 Done::Listed(listed)
             }
-            Job::ListMore(cursor) => Done::Listed(list_more(cursor)),
-            Job::Application(_) => unreachable!("applications are called, not run"),
+            job @ (Job::ListMore(_) | Job::Application(_)) => step_of_none(job),
         }
     }
 
@@ -291,23 +340,24 @@ impl Runner {
     #[must_use]
     pub fn run_at_once(&self, job: &Job) -> Option<Done> {
         let Job::Resolve { host, known: Known::Entry(slot), .. } = job else { return None };
-        let (entry, root) = (slot.value(), &self.roots[*host]);
+        let site = self.site_of(*host)?;
+        let OpenHost { host, root, .. } = site.host(*host)?;
+        let entry = slot.value();
         // The check of the root itself may wait, so it is left to `run`.
         if root.is_check_due() || !entry.is_settled() {
             return None;
         }
-        let (tree, policy) = (root.read(), symlinks(self.site.host(*host).settings().symlinks));
+        let (tree, policy) = (root.read(), symlinks(host.settings().symlinks));
         let same = |stamp: &FileStamp| is_as_it_was(stamp, policy, &tree.root);
         let is_current = entry.stamps.iter().all(same);
         is_current.then(|| Done::Current(Arc::clone(slot)))
     }
 
-    fn files(&self, host: usize, hashed: Vec<(Identity, Hashed)>) -> HostFiles<'_> {
-        let root = &self.roots[host];
+    fn files<'f>(&'f self, host: OpenHost<'f>, hashed: Vec<(Identity, Hashed)>) -> HostFiles<'f> {
         HostFiles {
-            tree: root.current(),
+            tree: host.root.current(),
             moment_us: self.moment_us,
-            path: &root.path,
+            path: &host.root.path,
             report: self.report.as_ref(),
             hashes: &self.hashes,
             hashed,
@@ -315,9 +365,9 @@ impl Runner {
         }
     }
 
-    fn resolve(&self, host: usize, path: Box<[u8]>, files: HostFiles<'_>) -> Done {
-        let (site, small_body_bytes_max) = (self.site.host(host), self.small_body_bytes_max);
-        match resolve(site, &path, &files, unix_ns(), small_body_bytes_max) {
+    fn resolve(&self, of: OpenHost<'_>, path: Box<[u8]>, files: HostFiles<'_>) -> Done {
+        let OpenHost { index: host, host: settings, .. } = of;
+        match resolve(settings, &path, &files, unix_ns(), self.small_body_bytes_max) {
             Ok(entry) => Done::Resolved(Ok((path, entry))),
             Err(Unresolved::Failed(why)) => {
                 files.report(&path[1..], TroubleCause::Failed(&why));
@@ -332,8 +382,8 @@ impl Runner {
     }
 
     /// Hashes the next piece of a file, and goes on to the entry after the last.
-    fn hash(&self, mut job: Box<HashJob>) -> Done {
-        let mut files = self.files(job.host, std::mem::take(&mut job.hashed));
+    fn hash(&self, host: OpenHost<'_>, mut job: Box<HashJob>) -> Done {
+        let mut files = self.files(host, std::mem::take(&mut job.hashed));
         let (identity, outcome) = {
             let mut hashing = lock_hashing(&job.hashing);
             (*hashing.identity(), self.hash_piece(&mut hashing, &files))
@@ -356,7 +406,7 @@ impl Runner {
             }
         }
         files.hashed.push((identity, hashed));
-        self.resolve(job.host, job.path, files)
+        self.resolve(host, job.path, files)
     }
 
     /// Hashes a piece of a file. Returns the outcome if it was the last, or the hash if it has
@@ -377,69 +427,87 @@ impl Runner {
         *lock(&self.spare_buffer) = buffer;
         outcome
     }
+}
 
-    /// Decodes an entry that another process has found, with its files opened here; none if the
-    /// entry is not current.
-    fn open_encoded(&self, host: usize, bytes: &[u8], files: &HostFiles<'_>) -> Option<Entry> {
-        let symlinks = self.site.host(host).settings().symlinks;
-        let mut open = |_, stamp: &FileStamp| {
-            let opened = files.open(&stamp.path, symlinks).ok()?;
-            let is_it = opened.kind == Kind::Regular && Some(opened.identity) == stamp.identity;
-            is_it.then_some(opened.file)
-        };
-        let entry = Entry::decode(bytes, &mut open).ok()?;
-        is_current(&entry, symlinks, files).then_some(entry)
+impl OpenSite {
+    fn open(site: Arc<Site>) -> io::Result<Arc<Self>> {
+        let roots = site.roots().map(HostRoot::open).collect::<io::Result<_>>()?;
+        Ok(Arc::new(Self { site, roots }))
     }
 
-    /// Opens a directory, and reads and sorts its names.
-    fn list(
-        &self,
-        host: usize,
-        path: &[u8],
-        format: ListFormat,
-        permit: ListingPermit,
-    ) -> io::Result<Box<ListCursor>> {
-        let tree = self.roots[host].current();
-        let root = &tree.root;
-        let settings = self.site.host(host).settings();
-        let symlinks = symlinks(settings.symlinks);
-        let relative = path[1..].strip_suffix(b"/").unwrap_or(&path[1..]);
-        let directory = File::from(root.open(relative, symlinks)?);
-        let mut cursor = Box::new(ListCursor {
-            directory: FileRef::new(directory.into()),
-            path: path.into(),
-            renderer: Renderer::new(format),
-            names: Vec::new(),
-            entries: Vec::new(),
-            next: 0,
-            permit,
-        });
-        let directory = FileRef::clone(&cursor.directory);
-        let mut reader = read_directory(directory.as_fd())?;
-        while let Some(entry) = reader.next_entry()? {
-            if settings.dotfiles == Dotfiles::Deny && path::is_hidden(&[b"/", entry.name].concat())
-            {
-                continue;
-            }
-            if !path::is_requestable(entry.name) {
-                continue; // a request for it would be an error
-            }
-            let is_directory = match entry.kind {
-                EntryKind::Directory => true,
-                EntryKind::Regular | EntryKind::Other => false,
-                EntryKind::Symlink | EntryKind::Unknown => {
-                    let full = [path[1..].as_ref(), entry.name].concat();
-                    match root.stat_relative(&full, symlinks) {
-                        Ok(status) => status.kind == FileKind::Directory,
-                        Err(_) => continue, // a name that a request would not find is not listed
-                    }
-                }
-            };
-            push_name(&mut cursor, entry.name, is_directory)?;
+    fn host(&self, index: usize) -> Option<OpenHost<'_>> {
+        let root = &self.roots[self.site.place(index)?];
+        Some(OpenHost { index, host: self.site.host(index), root })
+    }
+}
+
+/// Runs one piece of a job that needs no host.
+fn step_of_none(job: Job) -> Done {
+    match job {
+        Job::ListMore(cursor) => Done::Listed(list_more(cursor)),
+        _ => unreachable!("applications are called, not run"),
+    }
+}
+
+/// Decodes an entry that another process has found, with its files opened here; none if the
+/// entry is not current.
+fn open_encoded(of: OpenHost<'_>, bytes: &[u8], files: &HostFiles<'_>) -> Option<Entry> {
+    let symlinks = of.host.settings().symlinks;
+    let mut open = |_, stamp: &FileStamp| {
+        let opened = files.open(&stamp.path, symlinks).ok()?;
+        let is_it = opened.kind == Kind::Regular && Some(opened.identity) == stamp.identity;
+        is_it.then_some(opened.file)
+    };
+    let entry = Entry::decode(bytes, &mut open).ok()?;
+    is_current(&entry, symlinks, files).then_some(entry)
+}
+
+/// Opens a directory, and reads and sorts its names.
+fn list(
+    of: OpenHost<'_>,
+    path: &[u8],
+    format: ListFormat,
+    permit: ListingPermit,
+) -> io::Result<Box<ListCursor>> {
+    let tree = of.root.current();
+    let root = &tree.root;
+    let settings = of.host.settings();
+    let symlinks = symlinks(settings.symlinks);
+    let relative = path[1..].strip_suffix(b"/").unwrap_or(&path[1..]);
+    let directory = File::from(root.open(relative, symlinks)?);
+    let mut cursor = Box::new(ListCursor {
+        directory: FileRef::new(directory.into()),
+        path: path.into(),
+        renderer: Renderer::new(format),
+        names: Vec::new(),
+        entries: Vec::new(),
+        next: 0,
+        permit,
+    });
+    let directory = FileRef::clone(&cursor.directory);
+    let mut reader = read_directory(directory.as_fd())?;
+    while let Some(entry) = reader.next_entry()? {
+        if settings.dotfiles == Dotfiles::Deny && path::is_hidden(&[b"/", entry.name].concat()) {
+            continue;
         }
-        sort(&mut cursor);
-        Ok(cursor)
+        if !path::is_requestable(entry.name) {
+            continue; // a request for it would be an error
+        }
+        let is_directory = match entry.kind {
+            EntryKind::Directory => true,
+            EntryKind::Regular | EntryKind::Other => false,
+            EntryKind::Symlink | EntryKind::Unknown => {
+                let full = [path[1..].as_ref(), entry.name].concat();
+                match root.stat_relative(&full, symlinks) {
+                    Ok(status) => status.kind == FileKind::Directory,
+                    Err(_) => continue, // a name that a request would not find is not listed
+                }
+            }
+        };
+        push_name(&mut cursor, entry.name, is_directory)?;
     }
+    sort(&mut cursor);
+    Ok(cursor)
 }
 
 /// Locks the state of a hash, poisoned or not: it changes by whole pieces, so that a panic leaves

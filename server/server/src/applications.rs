@@ -21,10 +21,7 @@ pub(crate) struct Lookout {
 
 impl Lookout {
     /// Begins; results of checks are reported with `report`.
-    pub(crate) fn begin(
-        site: &Arc<Site>,
-        report: impl Fn(&str) + Send + 'static,
-    ) -> io::Result<Self> {
+    pub(crate) fn begin(site: &Site, report: impl Fn(&str) + Send + 'static) -> io::Result<Self> {
         Ok(Self { _names: names::keep_looking_up(site)?, _checks: Checks::begin(site, report)? })
     }
 }

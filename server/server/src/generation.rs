@@ -10,14 +10,16 @@ use std::time::Duration;
 
 use engines::{Engine, Heir, Order};
 use os::socket::shutdown_both;
-use session::Counters;
+use session::{Counters, Revision};
 use site::Site;
 use site::host::HostSettings;
 
 use crate::access_log::Log;
 use crate::applications::{self, Lookout};
 use crate::auto::{self, Choice, Resolved};
-use crate::config::{CacheSettings, Config, ErrorLogging, ListenerMode, Settings};
+use crate::config::{
+    CacheSettings, Config, ErrorLogging, LimitSettings, ListenerMode, Settings, TimeoutSettings,
+};
 use crate::error_log::{self, Budget};
 use crate::interrupt_affinity::Place;
 use crate::layout::{Layout, Share};
@@ -25,7 +27,7 @@ use crate::listeners::{Dealt, Listeners};
 use crate::local::{CounterBook, Given, Local};
 use crate::partitions::{Allowance, Machine, Partition};
 use crate::processes::{Ledger, Supervisor, Travels, WorkerCommand};
-use crate::ready::{self, Ready, make_ready};
+use crate::ready::{self, Descriptors, Ready, make_ready, site};
 use crate::report;
 use crate::services::{Renewal, Services};
 use crate::spawner;
@@ -61,8 +63,12 @@ pub(crate) struct Generation {
     /// Which one it is of the server.
     pub(crate) number: u64,
     workers: Workers,
+    /// What they were started by and cannot change while they work.
+    basis: Basis,
     served: Arc<Served>,
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Whether the listeners are shared with the program that has passed them on.
+    are_shared: bool,
     /// What interrupts are to be steered to, if they are.
     pub(crate) places: Vec<Place>,
     engine_name: &'static str,
@@ -82,13 +88,33 @@ pub(crate) struct Generation {
     cut_off_us: Option<u64>,
 }
 
+/// What workers are started by and cannot change while they work.
+#[derive(PartialEq)]
+struct Basis {
+    /// Without those that can.
+    settings: Settings,
+    partitions: Vec<Partition>,
+    descriptors: Descriptors,
+}
+
+impl Basis {
+    fn of(settings: &Settings, ready: &Ready) -> Self {
+        let mut settings = settings.clone();
+        settings.hosts.clear();
+        settings.timeouts = TimeoutSettings::default();
+        // Connections and listings are among the descriptors.
+        settings.limits = LimitSettings::default();
+        Self { settings, partitions: ready.partitions.clone(), descriptors: ready.descriptors }
+    }
+}
+
 /// A site, and what goes with it: its applications have been given a spawner and an error log.
 struct Served {
     hosts: Vec<HostSettings>,
     cache: CacheSettings,
     errors: ErrorLogging,
     site: Arc<Site>,
-    _lookout: Lookout,
+    lookout: Arc<Lookout>,
 }
 
 /// The workers, in threads or processes.
@@ -163,26 +189,90 @@ impl Lasting {
     }
 }
 
+/// A configuration, and what it comes to on this machine.
+pub(crate) struct Prepared {
+    machine: Machine,
+    config: Config,
+    choice: Option<Choice>,
+    ready: Ready,
+}
+
+impl Prepared {
+    /// # Errors
+    /// Why nothing can be served so.
+    pub(crate) fn new(config: &Config) -> Result<Self, StartError> {
+        let machine = Machine::inspect();
+        let Resolved { config, choice } = auto::resolve(config, &machine);
+        let ready = make_ready(&config, &machine)?;
+        if let Some(warning) = ready.descriptors.warning(machine.descriptors_max) {
+            report(&warning);
+        }
+        ready.without_effect.iter().for_each(|line| report(line));
+        spawner::check_folders(&config.settings)
+            .map_err(StartError::system("use a directory of CGI programs"))?;
+        Ok(Self { machine, config, choice, ready })
+    }
+}
+
 impl Generation {
+    /// Whether the workers can change to a configuration while they work.
+    pub(crate) fn can_take_over(&self, prepared: &Prepared, services: &Services) -> bool {
+        let Prepared { config, ready, .. } = prepared;
+        matches!(self.workers, Workers::Threads(_))
+            && self.basis == Basis::of(&config.settings, ready)
+            // Helper processes have a copy of the site.
+            && ready.descriptors.helpers == 0
+            && services.are_as(&config.settings)
+            && ready.site.has_applications_of(&self.served.site)
+    }
+
+    /// Has the workers change to a configuration while they work: they answer whatever request
+    /// comes after this by it, and finish what they have begun by the former one.
+    ///
+    /// # Errors
+    /// What could not be opened. Nothing has changed then.
+    pub(crate) fn take_over(&mut self, prepared: Prepared) -> Result<(), StartError> {
+        let Prepared { machine, config, choice, mut ready } = prepared;
+        let settings = &config.settings;
+        let former = &self.served;
+        let is_other_site = former.hosts != ready.hosts;
+        let site = match is_other_site {
+            true => {
+                let mut site = site(&config, ready.hosts.clone())?;
+                site.follow(&former.site);
+                Arc::new(site)
+            }
+            false => Arc::clone(&former.site),
+        };
+        let revision = Revision { site: Arc::clone(&site), limits: Arc::clone(&ready.limits) };
+        let Workers::Threads(local) = &mut self.workers else { return Ok(()) };
+        local.publish(revision, is_other_site).map_err(StartError::Root)?;
+        let lookout = Arc::clone(&former.lookout);
+        let (hosts, cache) = (ready.hosts.clone(), settings.cache.clone());
+        let errors = settings.log.errors;
+        self.served = Arc::new(Served { hosts, cache, errors, site, lookout });
+        ready.layout.exclusive_wakeups |= wakes_one(settings, self.are_shared);
+        self.description = start_line(settings, &ready, &self.addresses);
+        let reasons = choice.as_ref().map(|choice| {
+            choice.reasons(settings, &ready.layout, ready.sendfile, self.are_shared).into()
+        });
+        self.reasons = reasons.unwrap_or_default();
+        self.chosen_for = choice.map(|_| machine.allowance());
+        self.drain_us = 1000 * settings.timeouts.drain_ms;
+        Ok(())
+    }
+
     /// Starts workers, which accept when this returns. `former` are those that accept now.
     ///
     /// # Errors
     /// What could not be opened or started. Nothing has changed then.
     pub(crate) fn start(
-        config: &Config,
+        prepared: Prepared,
         lasting: &mut Lasting,
         former: Option<&Self>,
     ) -> Result<Self, StartError> {
-        let machine = Machine::inspect();
-        let Resolved { config, choice } = auto::resolve(config, &machine);
+        let Prepared { machine, config, choice, mut ready } = prepared;
         let settings = &config.settings;
-        let mut ready = make_ready(&config, &machine)?;
-        if let Some(warning) = ready.descriptors.warning(machine.descriptors_max) {
-            report(&warning);
-        }
-        ready.without_effect.iter().for_each(|line| report(line));
-        spawner::check_folders(settings)
-            .map_err(StartError::system("use a directory of CGI programs"))?;
         let renewal = lasting.services.renew(&config)?;
         let start = Start { config: &config, machine: &machine, choice: choice.as_ref(), former };
         match start.workers(&mut ready, lasting, &renewal) {
@@ -239,10 +329,10 @@ impl Start<'_> {
         let settings = &self.config.settings;
         let spawner = renewal.to_spawner(&lasting.services)?;
         let dealt = lasting.listeners.deal(self.config, &ready.layout.sets)?;
-        let inherited = dealt.are_shared && settings.socket.listeners == ListenerMode::Auto;
-        ready.layout.exclusive_wakeups |= inherited;
+        let are_shared = dealt.are_shared;
+        ready.layout.exclusive_wakeups |= wakes_one(settings, are_shared);
         let reasons = self.choice.map(|choice| {
-            choice.reasons(settings, &ready.layout, ready.sendfile, dealt.are_shared).into()
+            choice.reasons(settings, &ready.layout, ready.sendfile, are_shared).into()
         });
         let (addresses, description) =
             (dealt.addresses.clone(), start_line(settings, ready, &dealt.addresses));
@@ -261,8 +351,10 @@ impl Start<'_> {
         Ok(Generation {
             number: 0, // until they accept
             workers,
+            basis: Basis::of(settings, ready),
             served,
             addresses,
+            are_shared,
             places,
             engine_name: ready.engine.spec.name,
             description,
@@ -552,6 +644,11 @@ impl Start<'_> {
     }
 }
 
+/// Whether an arrival wakes one worker because listeners are shared.
+fn wakes_one(settings: &Settings, are_shared: bool) -> bool {
+    are_shared && settings.socket.listeners == ListenerMode::Auto
+}
+
 /// A ledger that is used again if there is one: memory that anybody may still look at stays mapped.
 fn ledger(
     ended: &mut Vec<(OwnedFd, Ledger)>,
@@ -575,9 +672,10 @@ fn look_out(config: &Config, ready: &Ready, errors: Budget) -> Result<Arc<Served
     let logging = config.settings.log.errors;
     let lookout = Lookout::begin(&ready.site, error_log::line_logger(logging, errors))
         .map_err(StartError::system("start a thread that looks after applications"))?;
+    let lookout = Arc::new(lookout);
     let (hosts, site) = (ready.hosts.clone(), Arc::clone(&ready.site));
     let cache = config.settings.cache.clone();
-    Ok(Arc::new(Served { hosts, cache, errors: logging, site, _lookout: lookout }))
+    Ok(Arc::new(Served { hosts, cache, errors: logging, site, lookout }))
 }
 
 /// Whether all workers end in time.

@@ -1,6 +1,7 @@
 //! The part of a server that runs in this process: its share of the workers, with their caches, log
 //! and counters.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +11,7 @@ use engines::{
     Caretaker, Engine, MakeWorker, OpenFiles, PartitionStart, SendfileMode, Start, WorkerStart,
 };
 use file_cache::Cache;
-use session::{AccessLog, Counters, Limits, Listings, Worker, WorkerParts};
-use site::Site;
+use session::{AccessLog, Counters, Listings, Revision, Revisions, Worker, WorkerParts};
 use site::resource::Entry;
 use upstream::Facilities;
 
@@ -55,7 +55,11 @@ pub(crate) struct Local {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) counters: Arc<CounterBook>,
     caches: Vec<PlannedCache>,
+    /// Where the workers with each of the caches find what they go by.
+    revisions: Vec<Arc<Revisions>>,
     open_files: Caretaker,
+    /// Caches that workers are still to let go of, and who closes their files.
+    former: Vec<(Vec<PlannedCache>, Caretaker)>,
     runner: Arc<Runner>,
     /// The number of evictions when workers were last woken because of them.
     evictions_reported: u64,
@@ -102,6 +106,7 @@ impl Local {
             counters: Arc::clone(&counters),
             former: given.caches,
             caches: Vec::new(),
+            revisions: Vec::new(),
         };
         let partitions = worker_builder.partitions(&sets)?;
         // The workers have copies: no other copy, here or in a forked process, may keep a listener
@@ -117,12 +122,56 @@ impl Local {
             knobs: ready.engine.knobs.clone(),
             start_helper: helper_process::starter(config),
         };
-        let (spec, caches) = (ready.engine.spec, worker_builder.caches);
-        let all = caches.iter().map(|(_, cache)| Arc::clone(cache)).collect();
-        let open_files = Caretaker::new(runner.open_files(all));
+        let WorkerBuilder { caches, revisions, .. } = worker_builder;
+        let (spec, open_files) = (ready.engine.spec, caretaker(&runner, &caches));
         let engine =
             (spec.start)(start).map_err(|why| StartError::Engine { name: spec.name, why })?;
-        Ok(Self { engine, counters, caches, open_files, runner, evictions_reported: 0 })
+        let evictions_reported = 0;
+        let former = Vec::new();
+        Ok(Self {
+            engine,
+            counters,
+            caches,
+            revisions,
+            open_files,
+            former,
+            runner,
+            evictions_reported,
+        })
+    }
+
+    /// Has all workers go by another site and other limits. Whatever request comes after this is
+    /// answered by them. The caches stay if the site does.
+    ///
+    /// # Errors
+    /// A root cannot be opened. Nothing has changed then.
+    pub(crate) fn publish(&mut self, revision: Revision, is_other_site: bool) -> io::Result<()> {
+        if is_other_site {
+            self.runner.follow(Arc::clone(&revision.site))?;
+            let next: Vec<_> = self.caches.iter().map(|(plan, _)| (*plan, plan.make())).collect();
+            let open_files =
+                std::mem::replace(&mut self.open_files, caretaker(&self.runner, &next));
+            self.former.push((std::mem::replace(&mut self.caches, next), open_files));
+        }
+        let revision = Arc::new(revision);
+        for (revisions, (_, cache)) in self.revisions.iter().zip(&self.caches) {
+            revisions.publish(Arc::clone(&revision), Arc::clone(cache));
+        }
+        self.engine.do_housekeeping();
+        self.forget_former();
+        Ok(())
+    }
+
+    /// Lets go of former caches that no worker has any more. To free what is in them takes a while,
+    /// which no worker is to wait for; where files are open in them a thread of their own does it.
+    fn forget_former(&mut self) {
+        /// One is here, and one is its caretaker's.
+        const OURS: usize = 2;
+        self.former.retain_mut(|(caches, open_files)| {
+            open_files.close_due();
+            caches.iter().any(|(_, cache)| Arc::strong_count(cache) > OURS)
+        });
+        self.runner.forget_former();
     }
 
     /// The caches, for workers that go on with the same site.
@@ -150,11 +199,18 @@ impl Local {
     /// disk.
     pub(crate) fn do_housekeeping(&mut self) {
         self.open_files.close_due();
+        self.forget_former();
         let evictions = self.caches.iter().map(|(_, cache)| cache.evictions()).sum();
         if std::mem::replace(&mut self.evictions_reported, evictions) != evictions {
             self.engine.do_housekeeping();
         }
     }
+}
+
+/// Who closes the unused files of these caches.
+fn caretaker(runner: &Runner, caches: &[PlannedCache]) -> Caretaker {
+    let all = caches.iter().map(|(_, cache)| Arc::clone(cache)).collect();
+    Caretaker::new(runner.open_files(all))
 }
 
 /// The counters of all workers of this process.
@@ -207,6 +263,7 @@ struct WorkerBuilder<'a> {
     /// The caches of workers that serve the same site.
     former: Vec<PlannedCache>,
     caches: Vec<PlannedCache>,
+    revisions: Vec<Arc<Revisions>>,
 }
 
 impl WorkerBuilder<'_> {
@@ -244,15 +301,13 @@ impl WorkerBuilder<'_> {
     /// Creates a factory for workers that share a cache.
     fn worker_factory(&mut self, workers: usize) -> WorkerFactory {
         let (ready, settings) = (self.ready, &self.settings.cache);
-        let cache = match self.caches.first() {
-            Some((_, first)) if settings.scope == CacheScope::Process => Arc::clone(first),
-            _ => self.cache(workers),
+        let revisions = match self.revisions.first() {
+            Some(first) if settings.scope == CacheScope::Process => Arc::clone(first),
+            _ => self.revisions(workers),
         };
         WorkerFactory {
-            site: Arc::clone(&ready.site),
-            limits: Arc::clone(&ready.limits),
+            revisions,
             listings: Arc::clone(&ready.listings),
-            cache,
             first_level_slots_max: self.first_level_slots_max(),
             revalidate_us: Revalidation::from_settings(settings).interval_us,
             reads_files: ready.sendfile == SendfileMode::Off,
@@ -270,6 +325,15 @@ impl WorkerBuilder<'_> {
             Some(_) => wanted.min(FIRST_LEVEL_SLOTS_TINY),
             None => wanted,
         }
+    }
+
+    /// What workers with one more cache go by.
+    fn revisions(&mut self, workers: usize) -> Arc<Revisions> {
+        let cache = self.cache(workers);
+        let (site, limits) = (Arc::clone(&self.ready.site), Arc::clone(&self.ready.limits));
+        let revisions = Revisions::new(Arc::new(Revision { site, limits }), cache);
+        self.revisions.push(Arc::clone(&revisions));
+        revisions
     }
 
     /// One more cache: a former one, if it is as this is to be.
@@ -314,10 +378,8 @@ impl Revalidation {
 
 /// Creates the workers of a partition, at the start and later.
 struct WorkerFactory {
-    site: Arc<Site>,
-    limits: Arc<Limits>,
+    revisions: Arc<Revisions>,
     listings: Arc<Listings>,
-    cache: Arc<Cache<Entry>>,
     first_level_slots_max: usize,
     revalidate_us: u64,
     reads_files: bool,
@@ -327,16 +389,19 @@ struct WorkerFactory {
 
 impl WorkerFactory {
     fn make(&self) -> Worker {
-        Worker::new(WorkerParts {
-            site: Arc::clone(&self.site),
-            limits: Arc::clone(&self.limits),
+        let revision = self.revisions.revision();
+        let mut worker = Worker::new(WorkerParts {
+            site: Arc::clone(&revision.site),
+            limits: Arc::clone(&revision.limits),
             listings: Arc::clone(&self.listings),
-            cache: Arc::clone(&self.cache),
+            cache: self.revisions.cache(),
             first_level_slots_max: self.first_level_slots_max,
             revalidate_us: self.revalidate_us,
             reads_files: self.reads_files,
             log: self.log.as_ref().map(|log| Box::new(log.worker()) as Box<dyn AccessLog>),
             counters: self.counters.open(),
-        })
+        });
+        worker.follow(Arc::clone(&self.revisions));
+        worker
     }
 }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use site::Site;
-use upstream::Address;
+use upstream::{Address, Application};
 
 /// How soon a name is looked up again whose server could not be reached.
 const SOON: Duration = Duration::from_secs(1);
@@ -23,23 +23,23 @@ type Resolve = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
 /// Looks up the names of all applications. Returns a notice for each that has no address.
 pub(crate) fn look_up(site: &Site) -> Vec<String> {
-    look_up_by(ask_system, site, true)
+    look_up_by(ask_system, site.applications(), true)
 }
 
 /// Looks names up now and then, in a thread that ends when the result is dropped. Literal addresses
 /// need none.
-pub(crate) fn keep_looking_up(site: &Arc<Site>) -> io::Result<Sender<()>> {
+pub(crate) fn keep_looking_up(site: &Site) -> io::Result<Sender<()>> {
     let (keep, ended) = mpsc::channel();
     let servers = site.applications().iter().flat_map(|it| &it.settings().servers);
     if !servers.into_iter().any(|server| is_name(&server.address)) {
         return Ok(keep);
     }
-    let site = Arc::clone(site);
+    let applications = site.applications().to_vec();
     let look = move || {
         let mut times = 0;
         while ended.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout) {
             times = (times + 1) % TIMES_UNTIL_ALL;
-            look_up_by(ask_system, &site, times == 0);
+            look_up_by(ask_system, &applications, times == 0);
         }
     };
     thread::Builder::new().name("names".into()).spawn(look)?;
@@ -56,9 +56,9 @@ fn ask_system(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 
 /// Looks up the names of all servers, or of those that could not be reached since the last time. A
 /// name that has no address now keeps the former ones.
-fn look_up_by(resolve: Resolve, site: &Site, all: bool) -> Vec<String> {
+fn look_up_by(resolve: Resolve, applications: &[Arc<Application>], all: bool) -> Vec<String> {
     let mut notices = Vec::new();
-    for application in site.applications() {
+    for application in applications {
         for (index, server) in application.settings().servers.iter().enumerate() {
             let Address::Tcp { host, port } = &server.address else { continue };
             let is_unreached = application.take_unreached(index);
@@ -110,21 +110,21 @@ mod tests {
             let found = [0, 1].map(|server| application.address(server, 0));
             assert_eq!(found, [one, other].map(|last| Some(address(last))));
         };
-        assert_eq!(look_up_by(|_, _| Ok(vec![address(1)]), &site, true), [""; 0]);
+        assert_eq!(look_up_by(|_, _| Ok(vec![address(1)]), site.applications(), true), [""; 0]);
         are(1, 1);
         let moved: Resolve = |_, _| Ok(vec![address(2)]);
-        look_up_by(moved, &site, false);
+        look_up_by(moved, site.applications(), false);
         are(1, 1); // nobody has missed them
         application.note_unreached(1);
-        look_up_by(moved, &site, false);
+        look_up_by(moved, site.applications(), false);
         are(1, 2);
-        look_up_by(|_, _| Ok(vec![address(3)]), &site, false);
+        look_up_by(|_, _| Ok(vec![address(3)]), site.applications(), false);
         are(1, 2); // it was looked up since
-        look_up_by(moved, &site, true);
+        look_up_by(moved, site.applications(), true);
         are(2, 2);
         for nothing in [(|_, _| Ok(Vec::new())) as Resolve, |_, _| Err(io::ErrorKind::Other.into())]
         {
-            let notices = look_up_by(nothing, &site, true);
+            let notices = look_up_by(nothing, site.applications(), true);
             assert!(notices[0].starts_with("http://one.test:80: no address for one.test"));
             assert_eq!(notices.len(), 2);
             are(2, 2);

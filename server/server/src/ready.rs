@@ -259,7 +259,7 @@ fn callers_max(layout: &Layout) -> u64 {
 
 /// Creates the site. Settings that were read have been checked; those that a program has set may be
 /// wrong.
-fn site(config: &Config, hosts: Vec<HostSettings>) -> Result<Site, ConfigError> {
+pub(crate) fn site(config: &Config, hosts: Vec<HostSettings>) -> Result<Site, ConfigError> {
     Site::new(hosts).map_err(|SiteError { host, fault }| {
         let key = match &fault {
             SettingError::NoScript(_) => "front_controller",

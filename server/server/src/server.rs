@@ -15,7 +15,7 @@ use session::{Counter, Counters};
 use crate::access_log::{Log, Reopener};
 use crate::applications;
 use crate::config::Config;
-use crate::generation::{Ended, Generation, Lasting, Taker, report_left_out};
+use crate::generation::{Ended, Generation, Lasting, Prepared, Taker, report_left_out};
 use crate::interrupt_affinity::InterruptAffinity;
 use crate::line_writer::Queue;
 use crate::partitions::Allowance;
@@ -92,7 +92,7 @@ impl Server {
         predecessor: Option<&Predecessor>,
     ) -> Result<Self, StartError> {
         let mut lasting = Lasting::new(predecessor)?;
-        let mut current = Generation::start(config, &mut lasting, None)?;
+        let mut current = Generation::start(Prepared::new(config)?, &mut lasting, None)?;
         let interrupts = InterruptAffinity::set(&current.places);
         let (leaving, hanging, taker) = (Vec::new(), 0, Taker::default());
         let past = Past::default();
@@ -100,18 +100,23 @@ impl Server {
         Ok(Self { lasting, current, leaving, hanging, past, interrupts, taker })
     }
 
-    /// Changes to another configuration while it serves. New workers start, and accept beside the
-    /// former ones, which then leave: when this returns they accept no more, and give their
-    /// connections to the new ones. What cannot be moved is finished by those that have it, within
-    /// `timeouts.drain_ms`, or within seconds if others have left twice.
+    /// Changes to another configuration while it serves. The workers go on by it if they can.
+    /// Otherwise new workers start, and accept beside the former ones, which then leave: when this
+    /// returns they accept no more, and give their connections to the new ones. What cannot be
+    /// moved is finished by those that have it, within `timeouts.drain_ms`, or within seconds if
+    /// others have left twice.
     ///
     /// # Errors
     /// What could not be opened or started. Nothing has changed then.
     pub fn change(&mut self, config: &Config) -> Result<(), StartError> {
         self.take_leave(); // what ended workers have is needed now
+        let prepared = Prepared::new(config)?;
+        if self.current.can_take_over(&prepared, &self.lasting.services) {
+            return self.current.take_over(prepared);
+        }
         let spare = (0..DESCRIPTORS_SPARE).map(|_| Wake::new()).collect::<io::Result<Vec<_>>>();
         let spare = spare.map_err(StartError::system("start others beside the former workers"))?;
-        let new = Generation::start(config, &mut self.lasting, Some(&self.current))?;
+        let new = Generation::start(prepared, &mut self.lasting, Some(&self.current))?;
         drop(spare);
         self.leaving.push(std::mem::replace(&mut self.current, new));
         let heir = self.current.heir();

@@ -5,7 +5,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::access_log::Log;
-use crate::config::{Config, LogSettings};
+use crate::config::{Config, LogSettings, Settings};
 use crate::spawner::{Spawner, SpawnerSettings};
 use crate::start_error::StartError;
 use crate::stop_deadline::{FINAL_WRITE_US, StopDeadline, WORKERS_END_US};
@@ -38,6 +38,12 @@ impl Services {
     #[cfg(test)]
     pub(crate) fn with_log(log: Log) -> Self {
         Self { log: Some(log), ..Self::default() }
+    }
+
+    /// Whether these services are as they are configured.
+    pub(crate) fn are_as(&self, settings: &Settings) -> bool {
+        self.spawner_settings.as_ref() == Some(&SpawnerSettings::of(settings))
+            && self.log_settings == settings.log
     }
 
     /// Starts what is configured otherwise than these services.

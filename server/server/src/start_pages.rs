@@ -37,7 +37,7 @@ pub(crate) fn missing(site: &Arc<Site>) -> Vec<String> {
             _ => None,
         }
     };
-    site.hosts().iter().map(Host::settings).enumerate().filter_map(line).collect()
+    (site.first()..).zip(site.hosts().iter().map(Host::settings)).filter_map(line).collect()
 }
 
 /// Whether an application answers for `/`: by a route, or by a script that exists.

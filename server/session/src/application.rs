@@ -30,7 +30,7 @@ impl Response<'_> {
         if head.expectation == Expectation::Unknown || head.method == Method::Trace {
             return None;
         }
-        let host = w.site.host(request.host);
+        let host = self.exchange.site_or(&w.site).host(request.host);
         let canonical = path::canonicalise_for_application(path, &mut w.path_scratch).ok()?;
         host.route(canonical, head.method_bytes)
     }
@@ -64,7 +64,9 @@ impl Response<'_> {
         script: Option<&Script>,
     ) -> Prepared {
         let Request { bytes, head, host } = incoming.request;
-        let application = Arc::clone(&w.applications()[index]);
+        let site = self.exchange.site_or(&w.site);
+        let application = Arc::clone(&site.applications()[index]);
+        let files = FileSource::new(site, host, &application);
         let body_bytes_max = application.limits().body_bytes_max;
         if matches!(head.body, BodyFraming::Length(length) if length > body_bytes_max) {
             return self.decline(w, incoming, 413);
@@ -92,13 +94,14 @@ impl Response<'_> {
                 Prepared::Job
             }
         };
+        self.exchange.hold(&w.revision);
         self.exchange.head.clear();
         self.exchange.head.extend_from_slice(bytes);
         self.exchange.then = Then::Application(Stream {
             application: index,
             owes_continue: expects && !is_spooled,
             body_bytes_max,
-            files: FileSource::new(&w.site, host, &application),
+            files,
             spool: is_spooled.then(|| Box::new(Spool::new(application, script.cloned()))),
             reply_bytes_max: w.limits.reply_bytes_max,
             ..Stream::default()
@@ -199,7 +202,8 @@ impl Response<'_> {
     ) -> Prepared {
         let bytes = std::mem::take(&mut self.exchange.head);
         let host = self.exchange.draft.host;
-        let prepared = match http1::parse_head(&bytes, 0, &w.limits.head) {
+        let limits = self.exchange.limits_or(&w.limits).head;
+        let prepared = match http1::parse_head(&bytes, 0, &limits) {
             Ok(Parsed::Complete(head)) => {
                 answer(self, w, Request { bytes: &bytes, head: &head, host })
             }

@@ -29,8 +29,9 @@ impl Response<'_> {
         reason: &'static str,
         is_head: bool,
     ) -> Prepared {
-        let host = w.site.find(None);
         self.exchange.reset();
+        w.keep_current();
+        let host = w.site.find(None);
         self.exchange.draft =
             Draft { started: w.now(), host: host.unwrap_or_default(), is_head, ..Draft::default() };
         *self.after = After::Linger;
@@ -50,7 +51,7 @@ impl Response<'_> {
         failed: FailedRequest<'_>,
         failure: Failure,
     ) -> Prepared {
-        let site = Arc::clone(&w.site);
+        let site = Arc::clone(self.exchange.site_or(&w.site));
         let page =
             failed.host.and_then(|host| Some((host, site.host(host).error_page(failure.status)?)));
         let Some((host, page)) = page else { return self.plain_error(w, failed, failure) };
@@ -70,7 +71,7 @@ impl Response<'_> {
     /// that status, because it would fail as well. A page in the cache is used, however old it is.
     pub(crate) fn unavailable(&mut self, w: &mut Worker, request: Request<'_>) -> Prepared {
         let failure = Failure::from_status(503);
-        let (site, now) = (Arc::clone(&w.site), w.now());
+        let (site, now) = (Arc::clone(self.exchange.site_or(&w.site)), w.now());
         let page = site.host(request.host).error_page(failure.status);
         match page.map(|page| w.cache.get(request.host, page, now)) {
             Some(Lookup::Fresh(hit)) => self.page_found(w, request.into(), failure, &hit),

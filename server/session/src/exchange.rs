@@ -1,16 +1,21 @@
 //! An exchange: the buffers and the progress of the current request and its response. A connection
 //! has one only while it has bytes to remember, so that an idle connection is small.
 
+use std::sync::Arc;
+
 use file_cache::Hit;
 use http1::{BodySkipper, Head, HeadLimits, Method, Parsed, Version, parse_head};
+use site::Site;
 use site::range::RangeSet;
 use site::resource::{Body, Entry, Variant};
 use site::routes::NamedBy;
 
 use crate::failure::Failure;
 use crate::job::Job;
+use crate::limits::Limits;
 use crate::named_file::NamedFile;
 use crate::op::Op;
+use crate::revision::Revision;
 use crate::stream::Stream;
 use upstream::Tick;
 
@@ -62,6 +67,9 @@ pub(crate) struct Exchange {
     pub(crate) job: Option<Job>,
     /// What the job's answer is for.
     pub(crate) purpose: Purpose,
+    /// What the request goes by, if it began to wait for something: the worker may have taken
+    /// another revision over since.
+    pub(crate) held: Option<Arc<Revision>>,
     /// The file that an application has named, while it is looked up.
     pub(crate) named_file: Option<Box<NamedFile>>,
     /// Whether bytes of files pass through user space.
@@ -196,8 +204,27 @@ impl Exchange {
             self.named_file = None;
         }
         self.purpose = Purpose::Path;
+        if self.held.is_some() {
+            self.held = None;
+        }
         self.progress = 0;
         self.draft = Draft::default();
+    }
+
+    /// Has the request go by this revision to its end, unless it goes by another.
+    pub(crate) fn hold(&mut self, revision: &Arc<Revision>) {
+        self.held.get_or_insert_with(|| Arc::clone(revision));
+    }
+
+    /// The site that the request goes by: its own, or else that of the worker.
+    #[inline]
+    pub(crate) fn site_or<'s>(&'s self, of_worker: &'s Arc<Site>) -> &'s Arc<Site> {
+        self.held.as_ref().map_or(of_worker, |held| &held.site)
+    }
+
+    /// The limits that the request goes by: its own, or else those of the worker.
+    pub(crate) fn limits_or<'l>(&'l self, of_worker: &'l Arc<Limits>) -> &'l Arc<Limits> {
+        self.held.as_ref().map_or(of_worker, |held| &held.limits)
     }
 
     /// Received bytes that have not been consumed.

@@ -57,7 +57,8 @@ impl Response<'_> {
         let Some(spool) = spool else { return Prepared::Nothing };
         let (application, script) = (Arc::clone(&spool.application), spool.script.take());
         let body_bytes = Some(spool.len());
-        let parsed = http1::parse_head(&bytes, 0, &w.limits.head);
+        let limits = self.exchange.limits_or(&w.limits).head;
+        let parsed = http1::parse_head(&bytes, 0, &limits);
         let Ok(Parsed::Complete(head)) = &parsed else { unreachable!("the head was read before") };
         let request = Request { bytes: &bytes, head, host };
         let call = self.make_call(w, request, application, script.as_ref(), body_bytes);

@@ -28,10 +28,12 @@ impl Response<'_> {
         if self.exchange.skipper.take().is_some() {
             *self.after = After::Linger;
         }
-        match self.redirected(&w.limits.head, target) {
+        let limits = self.exchange.limits_or(&w.limits).head;
+        match self.redirected(&limits, target) {
             Ok(head) => self.respond_anew(w, head),
             Err(why) => self.with_request(w, |response, w, request| {
-                let application = &w.applications()[application];
+                let site = response.exchange.site_or(&w.site);
+                let application = &site.applications()[application];
                 application.report_redirect(request.head.target_bytes, target, why);
                 response.error(w, request, 502)
             }),
@@ -64,7 +66,7 @@ impl Response<'_> {
         let Draft { started, redirects, host, .. } = self.exchange.draft;
         self.exchange.head.clear();
         self.exchange.purpose = Purpose::Path;
-        let limits = w.limits.head;
+        let limits = self.exchange.limits_or(&w.limits).head;
         let Ok(Parsed::Complete(head)) = parse_head(&bytes, 0, &limits) else {
             unreachable!("the head was read before")
         };

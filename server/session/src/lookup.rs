@@ -28,6 +28,7 @@ pub(crate) struct EntryCache {
     /// The key of the current lookup: host index, then canonical path.
     key: Vec<u8>,
     revalidate_us: u64,
+    first_slots_max: usize,
 }
 
 /// What a lookup found.
@@ -69,6 +70,16 @@ impl EntryCache {
             encoded: Vec::new(),
             key: Vec::with_capacity(256),
             revalidate_us,
+            first_slots_max,
+        }
+    }
+
+    /// Goes on with another second level, unless it is the same: nothing of the former one, nor of
+    /// the worker's own level, is found any more.
+    pub(crate) fn replace_second(&mut self, second: Arc<Cache<Entry>>) {
+        if !Arc::ptr_eq(&self.second, &second) {
+            self.first = FirstLevel::new(self.first_slots_max);
+            self.second = second;
         }
     }
 

@@ -1,6 +1,8 @@
 //! The answer with a file that an application has named: it is answered as any file is, with ranges
 //! and conditions, below a directory of its own.
 
+use std::sync::Arc;
+
 use file_cache::Hit;
 use http1::Method;
 use site::answer::{Answer, answer};
@@ -108,7 +110,8 @@ impl Response<'_> {
                 list.add(name, value);
             }
         }
-        let host = w.site.host(request.host);
+        let site = Arc::clone(self.exchange.site_or(&w.site));
+        let host = site.host(request.host);
         let mut scratch = Vec::new();
         let path = path_for_rules(request.head, &mut scratch);
         list.apply(host.header_rules(path), draft.status, content);

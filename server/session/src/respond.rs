@@ -36,6 +36,8 @@ impl Response<'_> {
         arrived: &[u8],
         is_last: bool,
     ) -> Prepared {
+        debug_assert!(self.exchange.held.is_none(), "a request begins");
+        w.keep_current();
         if !w.site.applications().is_empty()
             && let Some(host) = w.site.find(head.host)
         {
@@ -62,7 +64,7 @@ impl Response<'_> {
         if w.log.is_some() {
             self.exchange.head.extend_from_slice(bytes);
         }
-        let host = w.site.find(head.host);
+        let host = self.exchange.site_or(&w.site).find(head.host);
         // Decided where the host is known. Files have no use for a body: it is dropped.
         let (after, body) = After::from_request(head, arrived, is_last, &w.limits);
         *self.after = after;
@@ -97,7 +99,7 @@ impl Response<'_> {
         }
         let bytes = std::mem::take(&mut self.exchange.head);
         let (host, purpose) = (self.exchange.draft.host, self.exchange.purpose);
-        let limits = w.limits.head;
+        let limits = self.exchange.limits_or(&w.limits).head;
         let prepared = match (http1::parse_head(&bytes, 0, &limits), purpose) {
             (Ok(Parsed::Complete(head)), _) => {
                 let request = Request { bytes: &bytes, head: &head, host };
@@ -288,7 +290,8 @@ impl Response<'_> {
 
     /// Answers for a path that does not exist: with the script for such, if there is one.
     fn missing(&mut self, w: &mut Worker, request: Request<'_>, hit: &Hit<Entry>) -> Prepared {
-        let script = w.site.host(request.host).front_controller(request.head.method_bytes);
+        let host = self.exchange.site_or(&w.site).host(request.host);
+        let script = host.front_controller(request.head.method_bytes);
         match script.filter(|_| is_simple(request.head)) {
             Some(script) => self.look_up_script(w, Incoming::simple(request, *self.after), script),
             None => self.not_found(w, request, hit),
@@ -303,7 +306,7 @@ impl Response<'_> {
         request: Request<'_>,
         hit: &Hit<Entry>,
     ) -> Prepared {
-        let site = Arc::clone(&w.site);
+        let site = Arc::clone(self.exchange.site_or(&w.site));
         let host = site.host(request.host);
         match host.spa_fallback() {
             Some(page) if is_navigation(request.head) => {
@@ -362,6 +365,7 @@ impl Response<'_> {
         exchange.then = Then::List(Box::new(Listing { chunked, ..Listing::default() }));
         exchange.head.clear();
         exchange.head.extend_from_slice(request.bytes);
+        exchange.hold(&w.revision);
         exchange.job = Some(Job::List { host: request.host, path, format, permit });
         Prepared::Job
     }

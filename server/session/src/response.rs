@@ -104,6 +104,7 @@ impl Response<'_> {
         w.counters.cache_misses.add(1);
         self.exchange.head.clear();
         self.exchange.head.extend_from_slice(head);
+        self.exchange.hold(&w.revision);
         self.exchange.job = Some(job);
         Prepared::Job
     }
@@ -132,10 +133,13 @@ impl Response<'_> {
         w: &'f Worker,
         failed: FailedRequest<'_>,
         status: u16,
-        mut fields: FieldList<'f>,
+        fields: FieldList<'f>,
         framing: Framing,
     ) {
-        let host = failed.host.map(|host| w.site.host(host));
+        let mut fields = fields;
+        let held = self.exchange.held.take();
+        let site = held.as_ref().map_or(&w.site, |held| &held.site);
+        let host = failed.host.map(|host| site.host(host));
         if let Some(host) = host.filter(|host| host.has_header_rules()) {
             let mut scratch = Vec::new();
             let path = failed.path(&mut scratch);
@@ -152,6 +156,7 @@ impl Response<'_> {
         }
         head.lines(connection);
         head.finish();
+        self.exchange.held = held;
     }
 
     /// The `Connection` line of the response, empty where it is the default of the version.

@@ -53,10 +53,11 @@ impl Response<'_> {
         incoming: Incoming<'_>,
     ) -> Option<Prepared> {
         let Request { head, host, .. } = incoming.request;
-        if w.site.host(host).settings().front_controller.is_none() || is_simple(head) {
+        let its = self.exchange.site_or(&w.site).host(host);
+        if its.settings().front_controller.is_none() || is_simple(head) {
             return None;
         }
-        let script = w.site.host(host).front_controller(head.method_bytes)?;
+        let script = its.front_controller(head.method_bytes)?;
         let Target::Path { path, .. } = head.target else { return None };
         let mut scratch = Vec::new();
         let path = path::canonicalise(path, &mut scratch).ok()?;
@@ -118,7 +119,10 @@ impl Response<'_> {
                 Routed::Script(script) => Some(script),
                 Routed::Program(_) | Routed::Application(_) | Routed::Nothing => None,
             },
-            _ => w.site.host(request.host).front_controller(request.head.method_bytes),
+            _ => {
+                let host = self.exchange.site_or(&w.site).host(request.host);
+                host.front_controller(request.head.method_bytes)
+            }
         }
     }
 
@@ -134,7 +138,8 @@ impl Response<'_> {
             return self.begin_call(w, incoming, script.application, Some(script));
         }
         // A directory is no script either, although a path without its slash is redirected there.
-        let is_moved = w.site.host(incoming.request.host).redirect(&script.name).is_some();
+        let host = self.exchange.site_or(&w.site).host(incoming.request.host);
+        let is_moved = host.redirect(&script.name).is_some();
         match (script.named_by, &hit.value().resource) {
             (NamedBy::Path, Resource::Redirect(redirect)) if is_moved => {
                 self.drop_body(w, incoming);
@@ -169,7 +174,8 @@ impl Response<'_> {
         origin: Origin<'_>,
     ) -> Option<Call> {
         let root = application.fastcgi().map(|settings| settings.root.clone()).unwrap_or_default();
-        let host_root = w.site.host(request.host).settings().root.as_os_str().as_bytes();
+        let site = self.exchange.site_or(&w.site);
+        let host_root = site.host(request.host).settings().root.as_os_str().as_bytes();
         let mut scratch = Vec::new();
         let path = match request.head.target {
             Target::Path { path, .. } => {
@@ -177,7 +183,7 @@ impl Response<'_> {
             }
             Target::Asterisk | Target::Authority => b"",
         };
-        let sent = sent_head(request.bytes, request.head, &w.limits.head);
+        let sent = sent_head(request.bytes, request.head, &self.exchange.limits_or(&w.limits).head);
         let script = ScriptRequest {
             origin,
             peer_port: self.peer.port(),
@@ -189,7 +195,10 @@ impl Response<'_> {
         };
         match application.programs() {
             None => Some(Call::fastcgi(application, request.head, &script, w.now())),
-            Some(_) => Call::cgi(application, request.head, &script, request.host, w.now()),
+            Some(_) => {
+                let place = request.host - site.first();
+                Call::cgi(application, request.head, &script, place, w.now())
+            }
         }
     }
 }

@@ -2,7 +2,10 @@
 //! and the reply comes in, both through bounded buffers. The other end, at the application's
 //! socket, is an [`upstream::Call`].
 
-use http1::HeadWriter;
+use std::sync::Arc;
+
+use http1::{HeadLimits, HeadWriter};
+use site::Site;
 use site::fields::{Content, FieldList};
 use upstream::{Body, Downstream, Failure, Length, ReplyFields};
 
@@ -138,7 +141,12 @@ impl StreamRef<'_> {
             (After::KeepAlive, true) => b"Connection: keep-alive\r\n",
             (After::Close | After::Linger, _) => b"Connection: close\r\n",
         };
-        let rules = rule_fields(w, exchange, status, &fields);
+        let held = exchange.held.take();
+        let (site, limits) = match &held {
+            Some(held) => (&*held.site, &held.limits.head),
+            None => (&*w.site, &w.limits.head),
+        };
+        let rules = rule_fields(site, limits, exchange, status, &fields);
         let date = w.date();
         let protocols = is_tunnel.then(|| fields.protocols());
         put(exchange, is_free, 0, |out, _| {
@@ -165,6 +173,8 @@ impl StreamRef<'_> {
             protocols.into_iter().flatten().for_each(|value| head.field("Upgrade", value));
             head.finish();
         });
+        // Another protocol goes by nothing of this server, and may take for ever.
+        exchange.held = held.filter(|_| !is_tunnel);
         if let Some(stream) = exchange.stream_mut() {
             stream.is_chunked = is_chunked;
             stream.tunnel = is_tunnel.then(|| CountedTunnel::new(&w.counters, stream.application));
@@ -177,7 +187,8 @@ impl StreamRef<'_> {
     #[cold]
     fn put_trailers(&mut self, trailers: &[u8]) {
         let Some(Parts { exchange, w, is_free, .. }) = self.parts() else { return };
-        let rules = &w.site.host(exchange.draft.host).settings().headers;
+        let site = Arc::clone(exchange.site_or(&w.site));
+        let rules = &site.host(exchange.draft.host).settings().headers;
         put(exchange, is_free, 0, |out, is_chunked| {
             if !is_chunked {
                 return;
@@ -224,12 +235,13 @@ fn put(
 
 /// The fields of a reply together with those that rules add; none where no rule does.
 fn rule_fields<'f>(
-    w: &'f Worker,
+    site: &'f Site,
+    limits: &HeadLimits,
     exchange: &Exchange,
     status: u16,
     fields: &ReplyFields<'f>,
 ) -> Option<FieldList<'f>> {
-    let host = w.site.host(exchange.draft.host);
+    let host = site.host(exchange.draft.host);
     if status < 200 || !host.has_header_rules() {
         return None;
     }
@@ -238,7 +250,7 @@ fn rule_fields<'f>(
         list.add(std::str::from_utf8(name).unwrap_or_default(), value);
     }
     let mut scratch = Vec::new();
-    let parsed = http1::parse_head(&exchange.head, 0, &w.limits.head);
+    let parsed = http1::parse_head(&exchange.head, 0, limits);
     let path = match &parsed {
         Ok(http1::Parsed::Complete(head)) => path_for_rules(head, &mut scratch),
         _ => b"/",

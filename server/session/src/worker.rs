@@ -16,6 +16,7 @@ use crate::exchange::{Exchange, sent_head};
 use crate::limits::Limits;
 use crate::listings::Listings;
 use crate::lookup::EntryCache;
+use crate::revision::{Newest, Revision, Revisions};
 use crate::shared_level::SharedLevel;
 
 /// The parts of a worker.
@@ -63,8 +64,13 @@ impl Account {
 /// The state that one thread keeps for all its connections: the clock, the first level of the
 /// cache, spare buffers. It holds nothing that belongs to one connection.
 pub struct Worker {
+    /// Those of the revision, at hand.
     pub(crate) site: Arc<Site>,
     pub(crate) limits: Arc<Limits>,
+    /// The revision that it goes by, and its number.
+    pub(crate) revision: Arc<Revision>,
+    revision_number: u64,
+    revisions: Arc<Revisions>,
     pub(crate) listings: Arc<Listings>,
     /// The worker's number among the workers that share the listings.
     pub(crate) number: u64,
@@ -106,9 +112,15 @@ impl Worker {
     /// Creates a worker whose clock is at 1970: call [`Worker::set_time`] before anything else.
     #[must_use]
     pub fn new(parts: WorkerParts) -> Self {
+        let (site, limits) = (Arc::clone(&parts.site), Arc::clone(&parts.limits));
+        let revision = Arc::new(Revision { site, limits });
+        let revisions = Revisions::new(Arc::clone(&revision), Arc::clone(&parts.cache));
         Self {
             site: parts.site,
             limits: parts.limits,
+            revision,
+            revision_number: 0,
+            revisions,
             number: parts.listings.add_worker(),
             listings: parts.listings,
             cache: EntryCache::new(parts.first_level_slots_max, parts.cache, parts.revalidate_us),
@@ -135,6 +147,30 @@ impl Worker {
         self.cache.second = second;
     }
 
+    /// Has the worker go by the newest of these revisions, now and whenever there is another.
+    pub fn follow(&mut self, revisions: Arc<Revisions>) {
+        self.revisions = revisions;
+        self.take_over();
+    }
+
+    /// Goes by the newest revision from now on. No request may be half begun.
+    #[inline]
+    pub(crate) fn keep_current(&mut self) {
+        if self.revisions.number() != self.revision_number {
+            self.take_over();
+        }
+    }
+
+    #[cold]
+    fn take_over(&mut self) {
+        let Newest { number, revision, cache } = self.revisions.newest();
+        self.site = Arc::clone(&revision.site);
+        self.limits = Arc::clone(&revision.limits);
+        self.revision = revision;
+        self.revision_number = number;
+        self.cache.replace_second(cache);
+    }
+
     /// Gives the worker a level that processes share. All workers that share it must hash alike
     /// ([`Cache::emptied`]). Only before its first connection.
     pub fn set_shared_level(&mut self, shared: Box<dyn SharedLevel>) {
@@ -150,6 +186,7 @@ impl Worker {
         }
         self.now = now;
         self.unix_us = unix_us;
+        self.keep_current();
         if now.since(self.log_flushed) >= HOUSEKEEPING_MS * 1000 {
             self.log_flushed = now;
             self.do_housekeeping();
@@ -191,7 +228,7 @@ impl Worker {
         let class = usize::from(draft.status / 100).clamp(1, 5);
         self.counters.responses[class - 1].add(1);
         let (unix_us, duration_us) = (self.unix_us(), self.now().since(draft.started));
-        let limits = self.limits.head;
+        let limits = exchange.limits_or(&self.limits).head;
         let Some(log) = &mut self.log else { return };
         let mut head = match http1::parse_head(&exchange.head, 0, &limits) {
             Ok(Parsed::Complete(head)) => Some(head),
@@ -286,6 +323,7 @@ impl Worker {
     /// itself when [`Worker::set_time`] is called; for a worker that sleeps it must be called now
     /// and then.
     pub fn do_housekeeping(&mut self) {
+        self.keep_current();
         if let Some(log) = &mut self.log {
             log.flush();
         }

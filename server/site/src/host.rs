@@ -257,6 +257,8 @@ struct NamedFiles {
 #[derive(Debug)]
 pub struct Site {
     hosts: Vec<Host>,
+    /// The index of the first host.
+    first: usize,
     exact: HashMap<Vec<u8>, usize>,
     /// Suffixes with their leading dot, longest first.
     wildcards: Vec<(Vec<u8>, usize)>,
@@ -273,6 +275,7 @@ impl Site {
     pub fn new(settings: Vec<HostSettings>) -> Result<Self, SiteError> {
         let mut site = Self {
             hosts: Vec::with_capacity(settings.len()),
+            first: 0,
             exact: HashMap::new(),
             wildcards: Vec::new(),
             default: None,
@@ -307,7 +310,44 @@ impl Site {
     #[must_use]
     #[inline]
     pub fn host(&self, index: usize) -> &Host {
-        &self.hosts[index]
+        &self.hosts[index - self.first]
+    }
+
+    /// The place of a host of this site among [`Site::hosts`] and [`Site::roots`]; none if the
+    /// index is of another site.
+    #[must_use]
+    pub fn place(&self, index: usize) -> Option<usize> {
+        index.checked_sub(self.first).filter(|place| *place < self.hosts.len())
+    }
+
+    /// The index of the first host; those of the others follow it.
+    #[must_use]
+    pub fn first(&self) -> usize {
+        self.first
+    }
+
+    /// Whether the applications of another site are the same, with the same numbers.
+    #[must_use]
+    pub fn has_applications_of(&self, other: &Self) -> bool {
+        let (own, others) = (self.applications.iter(), other.applications.iter());
+        own.map(|it| it.settings()).eq(others.map(|it| it.settings()))
+    }
+
+    /// Makes this the successor of another site with the same applications, which goes on being
+    /// used for a while: it has the applications of the other from now on, and its hosts have
+    /// indices after those of the other's hosts.
+    pub fn follow(&mut self, other: &Self) {
+        debug_assert!(self.has_applications_of(other), "the same applications");
+        self.applications.clone_from(&other.applications);
+        let by = other.first + other.hosts.len() - self.first;
+        self.first += by;
+        self.exact.values_mut().for_each(|index| *index += by);
+        self.wildcards.iter_mut().for_each(|(_, index)| *index += by);
+        self.default.iter_mut().for_each(|index| *index += by);
+        for named in &mut self.named_files {
+            named.host += by;
+            named.files += by;
+        }
     }
 
     /// All hosts in the order of the configuration.
@@ -316,7 +356,7 @@ impl Site {
         &self.hosts[..self.hosts.len() - self.named_files.len()]
     }
 
-    /// The roots of all hosts by their indices: after those of the configuration, those of the
+    /// The roots of all hosts by their places: after those of the configuration, those of the
     /// hosts of files that applications name.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         self.hosts.iter().map(|host| &*host.settings.root)
@@ -481,6 +521,21 @@ mod tests {
     fn without_default_an_unknown_host_has_none() {
         let site = site(&[(&["example.com"], false)]);
         assert_eq!(site.find(Some(b"other.test")), None);
+    }
+
+    #[test]
+    fn no_host_of_a_site_has_an_index_of_one_that_it_follows() {
+        let names: &[(&[&str], bool)] = &[(&["a"], false), (&["*.b"], false), (&[], true)];
+        let (former, mut next) = (site(names), site(&names[..2]));
+        next.follow(&former);
+        let mut last = site(names);
+        last.follow(&next);
+        let found = |site: &Site| [&b"a"[..], b"x.b", b"c"].map(|name| site.find(Some(name)));
+        assert_eq!(found(&former), [Some(0), Some(1), Some(2)]);
+        assert_eq!(found(&next), [Some(3), Some(4), None]);
+        assert_eq!(found(&last), [Some(5), Some(6), Some(7)]);
+        assert_eq!([2, 3, 4, 5].map(|index| next.place(index)), [None, Some(0), Some(1), None]);
+        assert_eq!(next.host(4).settings().names, ["*.b"]);
     }
 
     #[test]

@@ -77,6 +77,35 @@ fn set_modified(file: &Path, ns: u64) {
 }
 
 #[test]
+fn the_roots_of_a_former_site_stay_as_long_as_a_request_goes_by_it() {
+    let directories = ["former", "next"].map(Directory::new);
+    let site = |which: usize| Site::new(vec![HostSettings::new(directories[which].0.clone())]);
+    let (former, mut next) = (Arc::new(site(0).unwrap()), site(1).unwrap());
+    next.follow(&former);
+    let next = Arc::new(next);
+    fs::write(directories[0].0.join("f.txt"), "former").unwrap();
+    let runner = Runner::new(Arc::clone(&former), 0).unwrap();
+    runner.follow(Arc::clone(&next)).unwrap();
+    let is_found = |host| {
+        let path = (*b"/f.txt").into();
+        match runner.run(Job::Resolve { host, path, known: Known::Nothing }) {
+            Done::Resolved(Ok((_, entry))) => matches!(entry.resource, Resource::File(_)),
+            Done::Unfinished(Job::Hash(_)) => true,
+            other => panic!("{other:?}"),
+        }
+    };
+    runner.forget_former();
+    assert_eq!([former.first(), next.first()].map(is_found), [true, false]);
+    let first = former.first();
+    drop(former);
+    runner.forget_former();
+    assert!(runner.site_of(first).is_none(), "nobody asks for it");
+    let job = Job::Resolve { host: first, path: (*b"/f.txt").into(), known: Known::Nothing };
+    assert!(matches!(runner.run(job), Done::Resolved(Err(_))), "whoever has asked has gone");
+    assert!(!is_found(next.first()));
+}
+
+#[test]
 fn a_file_whose_time_was_set_is_hashed_in_pieces_and_once() {
     const LEN: usize = 3 * HASHED_BYTES + 1;
     let directory = Directory::new("hashed");
@@ -226,7 +255,8 @@ fn an_entry_that_is_still_valid_is_confirmed_at_once() {
         matches!(runner.run_at_once(&job), Some(Done::Current(_)))
     };
 
-    let checked_us = &runner.roots[0].checked_us;
+    let site = runner.site_of(0).unwrap();
+    let checked_us = &site.roots[0].checked_us;
     let check_is_long_due = || checked_us.store(0, Ordering::Relaxed);
     let check_is_never_due = || checked_us.store(u64::MAX, Ordering::Relaxed);
 
@@ -239,7 +269,7 @@ fn an_entry_that_is_still_valid_is_confirmed_at_once() {
     }
     check_is_long_due();
     assert!(!holds(&settled), "the root is to be checked, which may wait for a disk");
-    runner.roots[0].current();
+    site.roots[0].current();
     assert_ne!(checked_us.load(Ordering::Relaxed), 0, "it has been checked");
     check_is_never_due();
     assert!(holds(&settled));

@@ -131,6 +131,9 @@ impl Conversation<'_> {
     #[inline]
     fn rest(&mut self, input: &mut Input<'_>) -> Result<Tick, End> {
         let now = self.worker().now();
+        if !Arc::ptr_eq(&self.limits, self.lease.worker().limits()) {
+            self.limits = Arc::clone(self.lease.worker().limits());
+        }
         let is_first = self.requests == 0;
         let ms = if is_first { self.limits.head_ms } else { self.limits.idle_ms };
         if input.len() == 0 && !self.receive(input, now.plus_ms(ms), true)? {

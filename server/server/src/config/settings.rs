@@ -14,7 +14,7 @@ use super::address::ListenAddress;
 const KIB: u64 = 1 << 10;
 
 /// Everything that can be configured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Where connections are accepted.
     pub listen: Vec<ListenAddress>,
@@ -65,7 +65,7 @@ pub enum KnobSetting {
 }
 
 /// `[engine]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EngineSettings {
     /// A name from the table of engines, or [`AUTO`].
     pub name: String,
@@ -76,7 +76,7 @@ pub struct EngineSettings {
 }
 
 /// `[partitions]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PartitionSettings {
     /// What divides the allowed CPUs into groups, unless `cpus` lists the groups.
     pub by: Division,
@@ -179,7 +179,7 @@ impl Default for CacheSettings {
 }
 
 /// `[limits]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LimitSettings {
     /// Connections at a time; none means as many as the descriptors allow.
     pub connections_max: Option<u64>,
@@ -215,7 +215,7 @@ impl Default for LimitSettings {
 }
 
 /// `[timeouts]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TimeoutSettings {
     /// The time from the first byte of a request to the end of its head.
     pub head_ms: u64,
@@ -292,7 +292,7 @@ pub enum AccessForm {
 }
 
 /// `[socket]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SocketSettings {
     /// Connections that the kernel holds until they are accepted.
     pub backlog: u64,

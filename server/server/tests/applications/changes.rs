@@ -10,7 +10,8 @@ use std::thread;
 use engines::Moves;
 use server::Server;
 use server::config::Config;
-use testkit::{Temporary, circuit, comes_true};
+use site::fields::HeaderRule;
+use testkit::{Temporary, circuit, comes_true, wait_until};
 
 use crate::harness::{Running, config, connect, for_each_engine, site, take_head};
 use crate::upgrades::{AGREED, application, echo, pass, switched};
@@ -343,6 +344,55 @@ fn a_client_that_can_go_nowhere_any_more_is_told() {
     });
 }
 
+/// The workers stay, and with them what clients are in the middle of, however long that takes; an
+/// answer that has begun to be asked for is of the former rules.
+#[test]
+fn what_clients_are_in_the_middle_of_outlasts_a_change_of_a_header() {
+    let directory = site();
+    for_each_engine(|spec| {
+        let steps = Arc::new(Steps::default());
+        let application = held_back(&steps);
+        let config = |name: &str| {
+            let mut config = config_of(&directory, application, spec.name);
+            config.settings.timeouts.drain_ms = 1;
+            let (path, value) = ("/**".into(), name.into());
+            let rule = HeaderRule { path, name: "X-Rules".into(), value, ..HeaderRule::default() };
+            config.settings.hosts[0].headers = vec![rule];
+            config
+        };
+        let mut server = Running::start(&config("former"));
+        if !server.worker_processes().is_empty() {
+            return; // their workers are replaced
+        }
+        let mut tunnel = switched(&server);
+        let middle = [Situation::HalfAnUpload, Situation::HalfAReply, Situation::Unanswered];
+        let mut clients = middle.map(|situation| Client::place(situation, &server, 0));
+        assert!(comes_true(|| steps.waits.load(Ordering::Relaxed) == 2));
+        for name in ["another", "the last"] {
+            server.change(&config(name)).unwrap();
+            let until = os::clock::now() + 20_000;
+            wait_until(|| os::clock::now() > until);
+            server.do_housekeeping();
+        }
+        pass(&mut tunnel, b"another protocol after the change");
+        let [upload, reply, unanswered] = &mut clients;
+        steps.reach(STEPS_HELD);
+        assert_eq!(body(&reply.head, &mut reply.reader), b"first, last", "{}", spec.name);
+        upload.send("56789");
+        for (client, expected) in [(upload, &b"0123456789"[..]), (unanswered, b"held")] {
+            let (head, received) = response(&mut client.reader);
+            assert_eq!(received, expected, "{}", spec.name);
+            assert!(head.contains("\r\nX-Rules: former\r\n"), "{}: {head}", spec.name);
+        }
+        for client in &mut clients {
+            client.ask("/app/now");
+            let (head, received) = response(&mut client.reader);
+            assert_eq!(received, b"now", "{}", spec.name);
+            assert!(head.contains("\r\nX-Rules: the last\r\n"), "{}: {head}", spec.name);
+        }
+    });
+}
+
 /// Each would take a place that the next engine's calls need.
 #[test]
 fn who_has_left_keeps_no_connection_to_an_application() {
@@ -365,7 +415,9 @@ fn who_has_left_keeps_no_connection_to_an_application() {
         let mut client = Client::place(Situation::Silent, &server, 0);
         client.ask("/app/now");
         assert!(!client.expect(b"now"));
-        server.change(&config_of(&directory, application, "event-loop")).unwrap();
+        // Another one: the same would stay.
+        let next = if spec.name == "event-loop" { "fibers" } else { "event-loop" };
+        server.change(&config_of(&directory, application, next)).unwrap();
         drop(client);
         let has_closed = |count| comes_true(|| ended.load(Ordering::Relaxed) == count);
         assert!(has_closed(1), "{}: what rested is kept", spec.name);

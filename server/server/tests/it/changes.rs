@@ -10,6 +10,7 @@ use std::time::Duration;
 use server::config::Config;
 use testkit::{Temporary, circuit};
 
+use crate::for_each_engine;
 use crate::harness::{Running, config, take_head};
 use crate::under_test::engines;
 
@@ -105,6 +106,39 @@ fn no_client_waits_for_a_process_that_was_killed() {
         let left = clients.iter_mut().filter_map(|client| ask(client, "/"));
         assert_eq!(left.filter(|(_, is_last)| !is_last).count(), answered, "{}", spec.name);
     }
+}
+
+/// The workers of these engines go on by another site; those of the others are replaced.
+fn changes_in_place(server: &Running) -> bool {
+    server.worker_processes().is_empty()
+}
+
+/// The workers do not change with it, so that no client has to go anywhere.
+#[test]
+fn the_next_request_of_a_kept_connection_is_answered_by_the_next_site() {
+    let sites = NAMES.map(site_of);
+    for_each_engine(|spec| {
+        let configs = [0, 1].map(|which| {
+            let mut config = config_of(&sites[which], NAMES[which], spec.name);
+            config.settings.timeouts.drain_ms = 1;
+            config
+        });
+        let mut server = Running::start(&configs[0]);
+        if !changes_in_place(&server) {
+            return;
+        }
+        let mut client = TcpStream::connect(server.addresses()[0]).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        for step in 0..20 {
+            for path in PATHS {
+                let (names, is_last) = ask(&mut client, path).expect("nobody has closed it");
+                assert_eq!(names, [NAMES[step % 2]; 2], "{}: {path} at step {step}", spec.name);
+                assert!(!is_last, "{}: the connection ends", spec.name);
+            }
+            server.change(&configs[(step + 1) % 2]).unwrap();
+            server.do_housekeeping();
+        }
+    });
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //! two thousand clients check every byte. Nobody is closed, reset or cut short because of a change,
 //! each request is in the log once, and nothing of the former engines is left.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 use std::{fs, thread};
 
@@ -154,6 +156,66 @@ fn nothing_is_left_of_a_thousand_changes() {
     println!("{after_all:?}, {after_one:?} before");
     assert!(after_all.is_no_more_than(&after_one));
     server.stop_gracefully(Duration::from_secs(1)).unwrap();
+}
+
+/// The workers stay, so that what a reload takes is soon free again: the roots and the cache of the
+/// former site, and what waits for them.
+#[test]
+fn nothing_is_left_of_a_thousand_reloads() {
+    const RELOADS: usize = 1000;
+    let _alone = crate::alone();
+    let directory = Temporary::new();
+    for (site, byte) in [("site", b'0'), ("other", b'1')] {
+        directory.file(&format!("{site}/large"), vec![byte; 100_000]);
+    }
+    for spec in crate::under_test::engines() {
+        let configs = ["site", "other"].map(|site| {
+            let mut config = config_of(&directory, &(spec.name, &[]), &[]);
+            config.settings.hosts[0].root = directory.path().join(site);
+            config
+        });
+        let mut server = Server::start(&configs[0]).unwrap();
+        if server.worker_processes().is_empty() {
+            let mut client = TcpStream::connect(server.addresses()[0]).unwrap();
+            let mut reload = |server: &mut Server, times: usize| {
+                for reload in 0..times {
+                    server.change(&configs[reload % 2]).unwrap();
+                    let byte = ask_for_large(&mut client);
+                    assert_eq!(byte, b"01"[reload % 2], "{}: reload {reload}", spec.name);
+                }
+            };
+            reload(&mut server, 20);
+            for _ in 0..20 {
+                thread::sleep(PAUSE);
+                server.do_housekeeping();
+            }
+            let mut before = Holdings::count();
+            before.threads += 4; // a runtime has some for jobs, as many as it needs at a time
+            reload(&mut server, RELOADS);
+            let is_as_before = testkit::comes_true(|| {
+                server.do_housekeeping();
+                Holdings::count().is_no_more_than(&before)
+            });
+            println!("{}: {:?}, {before:?} before", spec.name, Holdings::count());
+            assert!(is_as_before, "{}", spec.name);
+        }
+        server.stop_gracefully(Duration::from_secs(1)).unwrap();
+    }
+}
+
+/// Asks for a file that is sent from an open descriptor. Returns the byte that it is full of.
+fn ask_for_large(client: &mut TcpStream) -> u8 {
+    client.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        client.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    let mut body = vec![0; 100_000];
+    client.read_exact(&mut body).unwrap();
+    assert!(body.iter().all(|byte| *byte == body[0]));
+    body[0]
 }
 
 fn config_of(directory: &Temporary, (name, knobs): &(&str, &[&str]), further: &[String]) -> Config {

@@ -13,6 +13,7 @@ use session::{
     Connection, Counters, Done, Job, JobId, Known, Limits, ListCursor, Listings, Op, Phase, Tick,
     Worker, WorkerParts,
 };
+use session::{Revision, Revisions};
 use site::Site;
 use site::entity_tag::ContentHash;
 use site::hashing::Hashed;
@@ -191,6 +192,8 @@ pub(crate) struct Pair {
     /// The size up to which bodies are kept in memory.
     pub(crate) small_body_bytes_max: u64,
     pub(crate) site: Arc<Site>,
+    /// The site by which the worker went before, and its files.
+    former: Option<(Arc<Site>, MemoryFiles)>,
     now: Tick,
     is_at_end: bool,
     grammar: Grammar,
@@ -242,6 +245,7 @@ impl Pair {
         let connection = Connection::new(&worker, peer);
         Self {
             worker,
+            former: None,
             connection,
             counters,
             received: Vec::new(),
@@ -283,6 +287,23 @@ impl Pair {
         self.worker = worker(Arc::clone(&site), limits, false, &self.counters);
         self.worker.set_time(self.now, self.unix_us());
         self.site = site;
+    }
+
+    /// Has the worker take over another site, which follows the one that it has.
+    pub(crate) fn take_over(&mut self, site: Arc<Site>, files: MemoryFiles, limits: Limits) {
+        let revision = Revision { site: Arc::clone(&site), limits: Arc::new(limits) };
+        let cache = self.worker.cache().emptied(self.worker.cache().budget());
+        self.worker.follow(Revisions::new(Arc::new(revision), Arc::new(cache)));
+        let former = std::mem::replace(&mut self.site, site);
+        self.former = Some((former, std::mem::replace(&mut self.files, files)));
+    }
+
+    /// The site of a host, and its files.
+    fn of(&self, host: usize) -> (&Site, &MemoryFiles) {
+        match &self.former {
+            Some((site, files)) if site.place(host).is_some() => (site, files),
+            _ => (&self.site, &self.files),
+        }
     }
 
     /// Sends bytes from the client, and drives the connection until it waits.
@@ -378,15 +399,16 @@ impl Pair {
     pub(crate) fn finish_job(&mut self) {
         let Some((id, job)) = self.held.take() else { return };
         let done = match job {
-            Job::Resolve { known: Known::Entry(slot), .. }
-                if is_current(slot.value(), Symlinks::Anywhere, &self.files) =>
+            Job::Resolve { host, known: Known::Entry(slot), .. }
+                if is_current(slot.value(), Symlinks::Anywhere, self.of(host).1) =>
             {
                 Done::Current(slot)
             }
             Job::Resolve { host, path, .. } => {
-                let host = self.site.host(host);
+                let (site, files) = self.of(host);
+                let host = site.host(host);
                 let ns = 1_700_000_000_000_000_000 + i128::from(self.now.0) * 1000;
-                let entry = resolve(host, &path, &self.files, ns, self.small_body_bytes_max);
+                let entry = resolve(host, &path, files, ns, self.small_body_bytes_max);
                 Done::Resolved(match entry {
                     Ok(entry) => Ok((path, entry)),
                     Err(Unresolved::Failed(why)) => Err(why),

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use session::Limits;
+use session::{Limits, Op};
 use site::Site;
 use site::fields::{HeaderRule, When};
 use site::host::HostSettings;
@@ -115,6 +115,56 @@ fn what_has_come_of_the_next_request_is_for_the_next_site() {
     move_to_next(&mut pair);
     pair.send(end);
     assert_eq!(pair.received, of_next);
+}
+
+/// Takes the next turn, or answers the job that is out. Returns whether there was anything.
+fn turn(pair: &mut Pair) -> bool {
+    pair.window = 7;
+    let is_out = !pair.turn() && pair.held.is_some();
+    if is_out {
+        pair.finish_job();
+    }
+    is_out || pair.held.is_some() || !matches!(pair.connection.next(), Op::Recv)
+}
+
+/// The limits are others, too: what was read by the former ones is too long for these.
+#[test]
+fn a_worker_that_takes_another_site_over_answers_by_the_former_what_it_has_read() {
+    let mut site = Arc::into_inner(site("next", 0)).unwrap();
+    site.follow(&FORMER);
+    let site = Arc::new(site);
+    let mut limits = Limits::default();
+    limits.head.head_bytes_max = 60;
+    let request = b"GET /f.txt HTTP/1.1\r\nHost: h\r\n\r\n";
+    let of_next = answer_of(next(), request);
+    let heads = ["GET /f.txt", "HEAD /f.txt", "GET /d/", "GET /d", "GET /none", "PUT /f.txt"];
+    for head in heads {
+        let long = format!("{head} HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n", "x".repeat(60));
+        let of_former = answer_of(former(), long.as_bytes());
+        let mut turns = 0;
+        loop {
+            let mut pair = former();
+            pair.holds_jobs = true;
+            pair.connection.ingest(&mut pair.worker, long.as_bytes());
+            let has_more = (0..turns).all(|_| turn(&mut pair));
+            pair.take_over(Arc::clone(&site), next_files(), limits.clone());
+            while turn(&mut pair) {}
+            assert!(
+                pair.received == of_former,
+                "{head} after {turns} turns: {}",
+                pair.received.escape_ascii()
+            );
+            pair.received.clear();
+            (pair.window, pair.holds_jobs) = (usize::MAX, false);
+            pair.send(request);
+            assert!(pair.received == of_next, "the next after {head} after {turns} turns");
+            if !has_more {
+                break;
+            }
+            turns += 1;
+        }
+        assert!(turns > 5, "{head}: {turns} turns only");
+    }
 }
 
 /// A call is of its site until its reply is there; the client may take its time for that.
