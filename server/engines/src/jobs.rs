@@ -184,9 +184,12 @@ impl Runner {
     /// Closes the roots of former sites by which no request goes any more.
     pub fn forget_former(&self) {
         let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(current) = sites.pop() else { return };
-        sites.retain(|it| Arc::strong_count(&it.site) > 1);
-        sites.push(current);
+        let former = sites.len() - 1;
+        let is_left = |it: &mut Arc<OpenSite>| Arc::strong_count(&it.site) == 1;
+        let left: Vec<_> = sites.extract_if(..former, is_left).collect();
+        // Jobs do not wait while directories are closed.
+        drop(sites);
+        drop(left);
     }
 
     /// The site of the host with this index; none if it is a former one by which no request goes.

@@ -9,6 +9,7 @@ use std::{fs, thread};
 
 use server::Server;
 use server::config::Config;
+use site::fields::HeaderRule;
 use testkit::{Temporary, circuit};
 
 use crate::storm::{CLIENTS, config, files, storm_on};
@@ -47,6 +48,43 @@ fn no_client_notices_that_knobs_change() {
     let is_under_test = |name: &str| engines.iter().any(|spec| spec.name == name);
     let all: Vec<_> = all.into_iter().filter(|(name, _)| is_under_test(name)).collect();
     change_in_a_storm(&all);
+}
+
+/// The workers stay, and go by other rules from one request to the next.
+#[test]
+fn no_client_notices_that_rules_change() {
+    const CHANGES: usize = 40;
+    let _alone = crate::alone();
+    os::limits::raise_descriptor_limit().unwrap();
+    for spec in crate::under_test::engines() {
+        let (directory, files) = files();
+        let before = crate::Open::now();
+        let log = directory.path().join(LOGS[0]);
+        let set = ["log.access=combined".into(), format!("log.path={}", log.display())];
+        let configs = ["one", "two"].map(|value| {
+            let mut config = config_of(&directory, &(spec.name, &[]), &set);
+            let (path, value) = ("/**".into(), value.into());
+            let rule = HeaderRule { path, name: "X-Rules".into(), value, ..HeaderRule::default() };
+            config.settings.hosts[0].headers = vec![rule];
+            config
+        });
+        let server = Server::start(&configs[0]).unwrap();
+        if !server.worker_processes().is_empty() {
+            server.stop_gracefully(Duration::from_secs(1)).unwrap(); // others come in their place
+            continue;
+        }
+        let swarm = Swarm::new(server.addresses()[0], &files, CLIENTS, 0xC4A6E);
+        let tally = storm_on(server, swarm, spec.name, |server| {
+            for change in 1..=CHANGES {
+                thread::sleep(PAUSE);
+                server.change(&configs[change % 2]).unwrap();
+            }
+        });
+        println!("{}: {tally:?}", spec.name);
+        assert_eq!((tally.dismissed, tally.told), (0, 0), "{}: nobody is closed", spec.name);
+        check_logs(&directory, &tally.requests);
+        before.assert_as_before(spec.name);
+    }
 }
 
 fn change_in_a_storm(kinds: &[(&str, &[&str])]) {
