@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use engines::{Engine, Heir, Order};
 use os::socket::shutdown_both;
-use session::{Counters, Revision};
+use session::Counters;
 use site::Site;
 use site::host::HostSettings;
 
@@ -27,7 +27,7 @@ use crate::listeners::{Dealt, Listeners};
 use crate::local::{CounterBook, Given, Local};
 use crate::partitions::{Allowance, Machine, Partition};
 use crate::processes::{Ledger, Supervisor, Travels, WorkerCommand};
-use crate::ready::{self, Descriptors, Ready, make_ready, site};
+use crate::ready::{self, Descriptors, Ready, make_ready, next_site};
 use crate::report;
 use crate::services::{Renewal, Services};
 use crate::spawner;
@@ -218,7 +218,9 @@ impl Generation {
     /// Whether the workers can change to a configuration while they work.
     pub(crate) fn can_take_over(&self, prepared: &Prepared, services: &Services) -> bool {
         let Prepared { config, ready, .. } = prepared;
-        matches!(self.workers, Workers::Threads(_))
+        let processes = ready.layout.processes;
+        // Those that are forked have nobody who could tell them.
+        processes.is_none_or(|it| !it.single_threaded)
             && self.basis == Basis::of(&config.settings, ready)
             // Helper processes have a copy of the site.
             && ready.descriptors.helpers == 0
@@ -235,18 +237,15 @@ impl Generation {
         let Prepared { machine, config, choice, mut ready } = prepared;
         let settings = &config.settings;
         let former = &self.served;
-        let is_other_site = former.hosts != ready.hosts;
-        let site = match is_other_site {
-            true => {
-                let mut site = site(&config, ready.hosts.clone())?;
-                site.follow(&former.site);
-                Arc::new(site)
+        let site = match &mut self.workers {
+            Workers::Threads(local) => local.take_over(&config, &ready)?,
+            Workers::Processes(supervisor, ..) => {
+                let site = next_site(&config, &ready, (&former.hosts, &former.site))?;
+                let text = os::shared_memory::create_text(&config.show());
+                supervisor.change(text.map_err(StartError::system("tell worker processes"))?);
+                site
             }
-            false => Arc::clone(&former.site),
         };
-        let revision = Revision { site: Arc::clone(&site), limits: Arc::clone(&ready.limits) };
-        let Workers::Threads(local) = &mut self.workers else { return Ok(()) };
-        local.publish(revision, is_other_site).map_err(StartError::Root)?;
         let lookout = Arc::clone(&former.lookout);
         let (hosts, cache) = (ready.hosts.clone(), settings.cache.clone());
         let errors = settings.log.errors;

@@ -12,6 +12,8 @@ use engines::{
 };
 use file_cache::Cache;
 use session::{AccessLog, Counters, Listings, Revision, Revisions, Worker, WorkerParts};
+use site::Site;
+use site::host::HostSettings;
 use site::resource::Entry;
 use upstream::Facilities;
 
@@ -21,7 +23,7 @@ use crate::error_log;
 use crate::helper_process;
 use crate::layout::{Part, Share};
 use crate::processes::PlaceLedger;
-use crate::ready::{CachePlan, Ready};
+use crate::ready::{CachePlan, Ready, next_site};
 use crate::spawner;
 use crate::spool;
 use crate::start_error::StartError;
@@ -54,6 +56,9 @@ pub(crate) type PlannedCache = (CachePlan, Arc<Cache<Entry>>);
 pub(crate) struct Local {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) counters: Arc<CounterBook>,
+    /// What its workers serve, and what that was made from.
+    site: Arc<Site>,
+    hosts: Vec<HostSettings>,
     caches: Vec<PlannedCache>,
     /// Where the workers with each of the caches find what they go by.
     revisions: Vec<Arc<Revisions>>,
@@ -128,9 +133,12 @@ impl Local {
             (spec.start)(start).map_err(|why| StartError::Engine { name: spec.name, why })?;
         let evictions_reported = 0;
         let former = Vec::new();
+        let (site, hosts) = (Arc::clone(&ready.site), ready.hosts.clone());
         Ok(Self {
             engine,
             counters,
+            site,
+            hosts,
             caches,
             revisions,
             open_files,
@@ -140,13 +148,27 @@ impl Local {
         })
     }
 
-    /// Has all workers go by another site and other limits. Whatever request comes after this is
-    /// answered by them. The caches stay if the site does.
+    /// Has all workers go by another configuration, which has the same applications. Whatever
+    /// request comes after this is answered by it. The caches stay if the hosts are the same.
     ///
     /// # Errors
     /// A root cannot be opened. Nothing has changed then.
-    pub(crate) fn publish(&mut self, revision: Revision, is_other_site: bool) -> io::Result<()> {
-        if is_other_site {
+    pub(crate) fn take_over(
+        &mut self,
+        config: &Config,
+        ready: &Ready,
+    ) -> Result<Arc<Site>, StartError> {
+        let site = next_site(config, ready, (&self.hosts, &self.site))?;
+        let limits = Arc::clone(&ready.limits);
+        let revision = Revision { site: Arc::clone(&site), limits };
+        self.publish(revision).map_err(StartError::Root)?;
+        self.hosts.clone_from(&ready.hosts);
+        self.site = Arc::clone(&site);
+        Ok(site)
+    }
+
+    fn publish(&mut self, revision: Revision) -> io::Result<()> {
+        if !Arc::ptr_eq(&self.site, &revision.site) {
             self.runner.follow(Arc::clone(&revision.site))?;
             let next: Vec<_> = self.caches.iter().map(|(plan, _)| (*plan, plan.make())).collect();
             let open_files =

@@ -259,7 +259,7 @@ fn callers_max(layout: &Layout) -> u64 {
 
 /// Creates the site. Settings that were read have been checked; those that a program has set may be
 /// wrong.
-pub(crate) fn site(config: &Config, hosts: Vec<HostSettings>) -> Result<Site, ConfigError> {
+fn site(config: &Config, hosts: Vec<HostSettings>) -> Result<Site, ConfigError> {
     Site::new(hosts).map_err(|SiteError { host, fault }| {
         let key = match &fault {
             SettingError::NoScript(_) => "front_controller",
@@ -268,6 +268,21 @@ pub(crate) fn site(config: &Config, hosts: Vec<HostSettings>) -> Result<Site, Co
         };
         config.unfit(&host_key(host, key), fault.to_string())
     })
+}
+
+/// The site of a configuration, for workers that have had another one with the same applications:
+/// that one if the hosts are the same.
+pub(crate) fn next_site(
+    config: &Config,
+    ready: &Ready,
+    (former_hosts, former): (&[HostSettings], &Arc<Site>),
+) -> Result<Arc<Site>, ConfigError> {
+    if former_hosts == ready.hosts {
+        return Ok(Arc::clone(former));
+    }
+    let mut site = site(config, ready.hosts.clone())?;
+    site.follow(former);
+    Ok(Arc::new(site))
 }
 
 /// What a second level of the cache is made from.

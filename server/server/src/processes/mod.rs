@@ -26,6 +26,12 @@ pub use worker::run_worker;
 /// The order to leave in favour of others, who take the connections.
 const LEAVE_TO_OTHERS: u8 = b'o';
 
+/// The order to go on by another configuration, whose text comes with it as a descriptor.
+const CHANGE: u8 = b'c';
+
+/// The message of a worker process that goes by another configuration, after that order.
+const CHANGED: u8 = b'c';
+
 /// The message of a worker process that is ready to serve.
 const READY: u8 = b'r';
 

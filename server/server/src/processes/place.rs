@@ -1,13 +1,13 @@
 //! One place: a worker process, and the processes that replace it.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use super::{FAILED, LEFT, READY};
+use super::{CHANGE, CHANGED, FAILED, LEFT, READY};
 use crate::config::WorkerProgram;
 
 /// Everything that a worker process needs to start, except its listeners.
@@ -29,6 +29,8 @@ pub(super) struct Process {
     pub(super) control: UnixStream,
     /// Whether it has said that it accepts no more.
     has_left: bool,
+    /// How many of the changes that it was told of it has not said that it goes by.
+    changes_due: usize,
     /// The reason that it has sent for its end.
     reason: Option<Vec<u8>>,
     /// Whether it has closed its end of the socket, or is not heard any more.
@@ -84,8 +86,9 @@ impl WorkerCommand {
 
 impl Process {
     fn new(child: Child, control: UnixStream) -> Self {
-        let (has_left, reason, is_silent, ended_at) = (false, None, false, None);
-        Self { child, control, has_left, reason, is_silent, ended_at }
+        let (has_left, changes_due, reason) = (false, 0, None);
+        let (is_silent, ended_at) = (false, None);
+        Self { child, control, has_left, changes_due, reason, is_silent, ended_at }
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -121,6 +124,18 @@ impl Process {
         let _ = self.control.write(&[order]);
     }
 
+    /// Has the process go on by another configuration, whose text this is.
+    pub(super) fn change(&mut self, text: &OwnedFd) {
+        self.changes_due += 1;
+        // As for an order.
+        let _ = os::passing::send_with(self.control.as_fd(), &[CHANGE], Some(text.as_fd()));
+    }
+
+    /// Whether it goes by the last configuration that it was told of.
+    pub(super) fn has_changed(&self) -> bool {
+        self.changes_due == 0
+    }
+
     /// Reads some of what the process has sent.
     pub(super) fn receive(&mut self) {
         if self.is_silent {
@@ -146,6 +161,7 @@ impl Process {
             None => match byte {
                 READY => return,
                 LEFT => return self.has_left = true,
+                CHANGED if self.changes_due > 0 => return self.changes_due -= 1,
                 FAILED => return self.reason = Some(Vec::new()),
                 _ => self.reason = Some(b"it has sent what is no message".into()),
             },
@@ -232,6 +248,7 @@ mod tests {
         check(&[READY, LEFT, LEFT], true, None, false);
         check(&[&[READY, LEFT, FAILED], &b"no disk"[..]].concat(), true, Some("no disk"), false);
         check(&[READY, b'?', LEFT], false, Some("it has sent what is no message"), true);
+        check(&[READY, CHANGED], false, Some("it has sent what is no message"), true);
         let much = vec![b'x'; 1 << 20];
         let longest = String::from_utf8(much[..REASON_BYTES_MAX].to_vec()).unwrap();
         check(&[&[FAILED], &much[..]].concat(), false, Some(&longest), true);

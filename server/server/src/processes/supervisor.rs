@@ -71,8 +71,17 @@ struct Shared {
     /// Whether no connection is on its way to the processes any more.
     is_passage_over: AtomicBool,
     heirs: Mutex<Heirs>,
+    /// A configuration that the processes are to go on by.
+    change: Mutex<Option<Change>>,
     /// The process ids of all places that have a process.
     pids: Mutex<Vec<u32>>,
+}
+
+/// A change to another configuration.
+struct Change {
+    text: OwnedFd,
+    /// Who waits until all processes go by it.
+    changed: mpsc::SyncSender<()>,
 }
 
 /// Who takes the connections of the processes after the order to leave.
@@ -125,6 +134,7 @@ impl Supervisor {
             told_heir: None,
             is_draining: false,
             abort_until: None,
+            changing: None,
         };
         let (started, outcome) = mpsc::sync_channel(1);
         let begin = move || match supervisor.start_all() {
@@ -147,6 +157,19 @@ impl Supervisor {
                 resume_unwind(thread.join().expect_err("a thread without an outcome panicked"))
             }
         }
+    }
+
+    /// Has all processes go on by another configuration, whose text this is, and waits until they
+    /// do. A process that does not is replaced by one that begins with it.
+    pub(crate) fn change(&self, text: OwnedFd) {
+        /// The thread may end meanwhile.
+        const LOOK: Duration = Duration::from_millis(100);
+        let (changed, have_changed) = mpsc::sync_channel(1);
+        *self.shared.lock_change() = Some(Change { text, changed });
+        self.shared.wake.notify();
+        while have_changed.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout)
+            && !self.thread.is_finished()
+        {}
     }
 
     /// The ids of the current processes.
@@ -203,6 +226,7 @@ impl Shared {
             has_left: AtomicBool::new(false),
             is_passage_over: AtomicBool::new(false),
             heirs: Mutex::default(),
+            change: Mutex::default(),
             pids: Mutex::default(),
         })
     }
@@ -215,6 +239,10 @@ impl Shared {
 
     fn heirs(&self) -> MutexGuard<'_, Heirs> {
         self.heirs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_change(&self) -> MutexGuard<'_, Option<Change>> {
+        self.change.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_pids(&self) -> MutexGuard<'_, Vec<u32>> {
@@ -294,6 +322,9 @@ struct SupervisorThread {
     is_draining: bool,
     /// Until when processes may take to end after the order to close everything.
     abort_until: Option<u64>,
+    /// Who waits until all processes go by another configuration, and when those are killed that
+    /// do not.
+    changing: Option<(mpsc::SyncSender<()>, u64)>,
 }
 
 impl SupervisorThread {
@@ -371,7 +402,9 @@ impl SupervisorThread {
             self.take_what_was_held_up();
             self.pass_on_orders();
             self.note_left();
+            self.begin_change();
             (0..self.places.len()).for_each(|index| self.replace_if_ended(index));
+            self.note_changed();
         }
         self.pass_all_on();
     }
@@ -388,6 +421,31 @@ impl SupervisorThread {
         let held_up = |index: &usize| self.places[*index].is_held_up;
         let held_up: Vec<usize> = (0..self.places.len()).filter(held_up).collect();
         held_up.into_iter().for_each(|index| self.take_from(index));
+    }
+
+    /// Tells the processes of another configuration; those that begin from now on begin with it.
+    fn begin_change(&mut self) {
+        let Some(Change { text, changed }) = self.shared.lock_change().take() else { return };
+        self.processes().for_each(|process| process.change(&text));
+        self.worker_command.configuration = text;
+        let until = os::clock::now() + START_TIMEOUT.as_micros() as u64;
+        self.changing = Some((changed, until));
+    }
+
+    /// Says so when all processes go by the last configuration.
+    fn note_changed(&mut self) {
+        let Some((_, until)) = &self.changing else { return };
+        let is_late = *until <= os::clock::now();
+        let mut waits = false;
+        for process in self.processes().filter(|process| !process.has_changed()) {
+            waits = true;
+            if is_late {
+                process.kill();
+            }
+        }
+        if !waits && let Some((changed, _)) = self.changing.take() {
+            let _ = changed.send(()); // its receiver waits
+        }
     }
 
     /// Passes on the last messages and connections of all places.

@@ -1,6 +1,6 @@
 //! A worker process: it runs its share of the server, under orders of the supervisor.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use engines::{Engine, Heir, Order};
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::signals::{Signal, SignalDescriptor};
 
-use super::{FAILED, LEAVE_TO_OTHERS, LEFT, Ledger, READY, Uplink};
+use super::{CHANGE, CHANGED, FAILED, LEAVE_TO_OTHERS, LEFT, Ledger, READY, Uplink};
 use crate::access_log::LogEnds;
 use crate::applications;
-use crate::config::{Config, WorkerProgram};
+use crate::config::{Config, Settings, WorkerProgram};
 use crate::helper_process;
 use crate::layout::{Layout, Share};
 use crate::local::{CounterBook, DESCRIPTORS_WIDENED, Given, Local};
 use crate::partitions::Machine;
 use crate::passage::{Landing, Outlook, PAUSE_MS, Passage};
-use crate::ready::{limits, make_ready};
+use crate::ready::{self, make_ready};
 use crate::report::{self, report};
 use crate::run::ALLOCATOR_ARENAS;
 use crate::spawner;
@@ -106,9 +106,7 @@ impl Task {
 
 /// Serves until the order to end.
 fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
-    let configuration = os::shared_memory::read_text(task.configuration.as_fd())
-        .map_err(|why| format!("cannot read the configuration: {why}"))?;
-    let mut config = Config::read_effective(&configuration)?;
+    let mut config = read_config(&task.configuration)?;
     config.worker_program = own;
     let settings = &config.settings;
     let ready = make_ready(&config, &task.machine)?;
@@ -134,7 +132,7 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     // If this fails the server still works, but waits when many connections arrive at once.
     let _ = os::limits::widen_descriptor_table(count);
     let local = Local::start(&config, &ready, share, sets, given, CounterBook::Shared(ledger))?;
-    let limits = limits(&settings.limits, &settings.timeouts);
+    let limits = ready::limits(&settings.limits, &settings.timeouts);
     let travel = Travel {
         socket: task.passage,
         landing: Landing::new(limits, Arc::clone(&open)),
@@ -143,9 +141,15 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
         is_held_up: false,
         is_hurried: false,
     };
-    Controller::new(local, task.control, travel, settings.timeouts.drain_ms)
+    Controller::new(local, task.machine, task.control, travel, settings.timeouts.drain_ms)
         .map_err(|why| format!("cannot wait for orders: {why}"))
         .and_then(Controller::run)
+}
+
+fn read_config(text: &OwnedFd) -> Result<Config, String> {
+    let text = os::shared_memory::read_text(text.as_fd())
+        .map_err(|why| format!("cannot read the configuration: {why}"))?;
+    Ok(Config::read_effective(&text)?)
 }
 
 /// Puts the sets of a share at their places in the layout.
@@ -206,6 +210,7 @@ const TRAVEL_KEY: u64 = 1;
 /// Controls the engine of this process, by orders of the supervisor.
 struct Controller {
     local: Local,
+    machine: Machine,
     control: UnixStream,
     travel: Travel,
     epoll: Epoll,
@@ -217,7 +222,13 @@ struct Controller {
 }
 
 impl Controller {
-    fn new(local: Local, control: UnixStream, travel: Travel, drain_ms: u64) -> io::Result<Self> {
+    fn new(
+        local: Local,
+        machine: Machine,
+        control: UnixStream,
+        travel: Travel,
+        drain_ms: u64,
+    ) -> io::Result<Self> {
         control.set_nonblocking(true)?;
         let epoll = Epoll::new()?;
         epoll.add(control.as_fd(), Interest::READ, CONTROL_KEY)?;
@@ -225,7 +236,17 @@ impl Controller {
         epoll.add(travel.socket.as_fd(), Interest::READ | Interest::EDGE, TRAVEL_KEY)?;
         let (drain_us, abort_at) = (drain_ms * 1000, None);
         let (is_ending, is_leaving) = (false, false);
-        Ok(Self { local, control, travel, epoll, drain_us, abort_at, is_ending, is_leaving })
+        Ok(Self {
+            local,
+            machine,
+            control,
+            travel,
+            epoll,
+            drain_us,
+            abort_at,
+            is_ending,
+            is_leaving,
+        })
     }
 
     fn run(mut self) -> Result<(), String> {
@@ -247,7 +268,7 @@ impl Controller {
             // First the connections: those that were sent before an order are there before it.
             self.travel.take_all(&*self.local.engine);
             if events.iter().any(|event| event.key == CONTROL_KEY) {
-                self.obey();
+                self.obey()?;
             }
             self.do_periodic_work();
             if self.is_given_up() {
@@ -270,20 +291,42 @@ impl Controller {
     /// Passes the orders of the supervisor on to the engine. This is not the trait of the loops
     /// (`parts/loops/obey.rs` in `engines`): here orders are bytes on a socket, whose end means
     /// that the supervisor has gone, and the engine carries them out.
-    fn obey(&mut self) {
+    ///
+    /// # Errors
+    /// Why this process cannot go on by another configuration: one that begins with it is to come
+    /// in its place.
+    fn obey(&mut self) -> Result<(), String> {
         let mut orders = [0; 16];
-        match self.control.read(&mut orders) {
-            Ok(0) => self.end(),
-            Ok(count) => {
+        match os::passing::receive_with(self.control.as_fd(), &mut orders) {
+            Ok((0, _)) => self.end(),
+            Ok((count, text)) => {
                 orders[..count].iter().for_each(|order| self.carry_out(*order));
+                if let Some(text) = text {
+                    self.change(&text)?;
+                }
             }
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.end(),
         }
+        Ok(())
+    }
+
+    /// Goes on by another configuration, whose text this is.
+    fn change(&mut self, text: &OwnedFd) -> Result<(), String> {
+        let config = read_config(text)?;
+        let ready = make_ready(&config, &self.machine)?;
+        self.local.take_over(&config, &ready)?;
+        let Settings { limits, timeouts, .. } = &config.settings;
+        let open = Arc::clone(&self.travel.open);
+        self.travel.landing = Landing::new(ready::limits(limits, timeouts), open);
+        self.drain_us = timeouts.drain_ms * 1000;
+        let _ = self.control.write(&[CHANGED]); // the supervisor waits for it, or has gone
+        Ok(())
     }
 
     fn carry_out(&mut self, byte: u8) {
         match Order::from_byte(byte) {
+            None if byte == CHANGE => return,          // that comes with a text
             None if byte != LEAVE_TO_OTHERS => return, // a supervisor sends no others
             None => match self.travel.heir() {
                 Ok(heir) => self.leave(Some(heir)),

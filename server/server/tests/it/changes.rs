@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use ::engines::EngineSpec;
 use server::config::Config;
 use testkit::{Temporary, circuit};
 
@@ -109,8 +110,8 @@ fn no_client_waits_for_a_process_that_was_killed() {
 }
 
 /// The workers of these engines go on by another site; those of the others are replaced.
-fn changes_in_place(server: &Running) -> bool {
-    server.worker_processes().is_empty()
+fn changes_in_place(spec: &EngineSpec) -> bool {
+    !matches!(spec.name, "processes" | "event-loop-shared-cache")
 }
 
 /// The workers do not change with it, so that no client has to go anywhere.
@@ -123,10 +124,11 @@ fn the_next_request_of_a_kept_connection_is_answered_by_the_next_site() {
             config.settings.timeouts.drain_ms = 1;
             config
         });
-        let mut server = Running::start(&configs[0]);
-        if !changes_in_place(&server) {
+        if !changes_in_place(spec) {
             return;
         }
+        let mut server = Running::start(&configs[0]);
+        let processes = server.worker_processes();
         let mut client = TcpStream::connect(server.addresses()[0]).unwrap();
         client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         for step in 0..20 {
@@ -138,7 +140,32 @@ fn the_next_request_of_a_kept_connection_is_answered_by_the_next_site() {
             server.change(&configs[(step + 1) % 2]).unwrap();
             server.do_housekeeping();
         }
+        assert_eq!(server.worker_processes(), processes, "{}", spec.name);
     });
+}
+
+/// A process that comes in the place of another begins with what holds then.
+#[test]
+fn a_process_that_is_replaced_goes_by_the_last_site() {
+    let sites = NAMES.map(site_of);
+    let configs = [0, 1].map(|which| {
+        let mut config = config_of(&sites[which], NAMES[which], "event-loop-shared-listener");
+        config.settings.engine.processes = 1;
+        config
+    });
+    let mut server = Running::start(&configs[0]);
+    server.change(&configs[1]).unwrap();
+    let killed = server.worker_processes();
+    os::signals::send("KILL", &killed);
+    testkit::wait_until(|| {
+        !server.worker_processes().is_empty() && server.worker_processes() != killed
+    });
+    for step in 1..4 {
+        let mut client = TcpStream::connect(server.addresses()[0]).unwrap();
+        let (names, _) = ask(&mut client, "/").expect("it was just opened");
+        assert_eq!(names, [NAMES[step % 2]; 2], "step {step}");
+        server.change(&configs[(step + 1) % 2]).unwrap();
+    }
 }
 
 #[test]
