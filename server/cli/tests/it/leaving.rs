@@ -47,12 +47,14 @@ fn cut_off(name: &str, route: &str) -> String {
     let set = ["--engine", "event-loop", "--set", "timeouts.drain_ms=500", "--set", route];
     let server = ServerProcess::start(served.args(set));
     let workers = || (thread_folders(server.pid()).len(), children(server.pid()));
-    let change = |name: &str| {
-        let (status, _, err) = place.ctl(&["change", &format!("engine.name={name}")]);
+    let change = |name: &str, backlog: u32| {
+        // Another backlog, so that workers of the same engine do not stay.
+        let set = [format!("engine.name={name}"), format!("socket.backlog={backlog}")];
+        let (status, _, err) = place.ctl(&["change", &set[0], &set[1]]);
         assert_eq!((status, &*err), (0, ""), "{name}");
     };
     let before = workers();
-    change(name);
+    change(name, 1000);
     let asked = "GET /app/s HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\n\
                  Connection: Upgrade\r\n\r\n";
     let mut socket = stays(&server, asked);
@@ -61,7 +63,7 @@ fn cut_off(name: &str, route: &str) -> String {
     let mut upload = stays(&server, begun);
     let mut resting = server.connect();
     assert_eq!(ask(&mut resting, "/"), 200);
-    change("event-loop");
+    change("event-loop", 2000);
     for client in [&mut socket, &mut upload] {
         // The end, or a reset, but no wait for more.
         let read = client.read(&mut [0; 512]).map_err(|why| why.kind());
