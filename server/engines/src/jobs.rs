@@ -2,6 +2,7 @@
 //! each engine chooses where a job runs, and all run it in this way.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -139,12 +140,12 @@ struct HostRoot {
 
 /// An open root, and the directories below it that were examined just now.
 struct Tree {
-    root: Root,
+    root: Arc<Root>,
     directories: Directories,
 }
 
 impl Tree {
-    fn new(root: Root) -> Arc<Self> {
+    fn new(root: Arc<Root>) -> Arc<Self> {
         Arc::new(Self { root, directories: Directories::default() })
     }
 }
@@ -157,7 +158,7 @@ impl Runner {
     /// A root cannot be opened; the message names it.
     pub fn new(site: Arc<Site>, small_body_bytes_max: u64) -> io::Result<Self> {
         Ok(Self {
-            sites: RwLock::new(vec![OpenSite::open(site)?]),
+            sites: RwLock::new(vec![OpenSite::open(site, None)?]),
             small_body_bytes_max,
             turns: None,
             report: None,
@@ -176,7 +177,8 @@ impl Runner {
     /// # Errors
     /// A root cannot be opened; the message names it. Nothing has changed then.
     pub fn follow(&self, site: Arc<Site>) -> io::Result<()> {
-        let open = OpenSite::open(site)?;
+        let former = self.sites.read().unwrap_or_else(PoisonError::into_inner).last().cloned();
+        let open = OpenSite::open(site, former.as_deref())?;
         self.sites.write().unwrap_or_else(PoisonError::into_inner).push(open);
         Ok(())
     }
@@ -432,9 +434,21 @@ impl Runner {
     }
 }
 
+/// Checks that the roots of a site can be opened, for processes that are to open them.
+///
+/// # Errors
+/// A root cannot be opened; the message names it.
+pub fn check_roots(site: &Site) -> io::Result<()> {
+    site.roots().try_for_each(|path| HostRoot::open(path, None).map(drop))
+}
+
 impl OpenSite {
-    fn open(site: Arc<Site>) -> io::Result<Arc<Self>> {
-        let roots = site.roots().map(HostRoot::open).collect::<io::Result<_>>()?;
+    /// Opens the roots of a site, except directories that a former one has open at the same paths.
+    fn open(site: Arc<Site>, former: Option<&Self>) -> io::Result<Arc<Self>> {
+        let former = former.map_or(&[][..], |former| &former.roots);
+        let known: HashMap<_, _> = former.iter().map(|root| (&*root.path, root)).collect();
+        let open = |path: &Path| HostRoot::open(path, known.get(path).copied());
+        let roots = site.roots().map(open).collect::<io::Result<_>>()?;
         Ok(Arc::new(Self { site, roots }))
     }
 
@@ -545,9 +559,14 @@ impl Drop for Turn<'_> {
 }
 
 impl HostRoot {
-    fn open(path: &Path) -> io::Result<Self> {
-        let root = Root::new(path)
-            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+    /// Opens a root, which is that of another host if that has the same directory open.
+    fn open(path: &Path, other: Option<&Self>) -> io::Result<Self> {
+        let failed = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        let root = Root::new(path).map_err(failed)?;
+        let other = other.map(|it| Arc::clone(&it.read().root));
+        let own = directory(&root);
+        let is_same = |other: &Arc<Root>| own.is_some() && directory(other) == own;
+        let root = other.filter(is_same).unwrap_or_else(|| Arc::new(root));
         Ok(Self {
             path: path.to_owned(),
             tree: RwLock::new(Tree::new(root)),
@@ -579,14 +598,20 @@ impl HostRoot {
     /// moment (between two steps of a deployment) stays.
     fn replace_if_other(&self, root: &Root) {
         let Ok(named) = std::fs::metadata(&self.path) else { return };
-        let Ok(open) = FileStatus::from_file(root.as_fd()) else { return };
-        if (named.dev(), named.ino()) == (open.device, open.inode) {
+        if directory(root).is_none_or(|open| open == (named.dev(), named.ino())) {
             return;
         }
         if let Ok(root) = Root::new(&self.path) {
-            *self.tree.write().unwrap_or_else(PoisonError::into_inner) = Tree::new(root);
+            let tree = Tree::new(Arc::new(root));
+            *self.tree.write().unwrap_or_else(PoisonError::into_inner) = tree;
         }
     }
+}
+
+/// The device and the inode of a root; none if they cannot be read.
+fn directory(root: &Root) -> Option<(u64, u64)> {
+    let open = FileStatus::from_file(root.as_fd()).ok()?;
+    Some((open.device, open.inode))
 }
 
 fn is_due(checked_us: u64, now_us: u64) -> bool {

@@ -241,6 +241,7 @@ impl Generation {
             Workers::Threads(local) => local.take_over(&config, &ready)?,
             Workers::Processes(supervisor, ..) => {
                 let site = next_site(&config, &ready, (&former.hosts, &former.site))?;
+                engines::jobs::check_roots(&site).map_err(StartError::Root)?;
                 let text = os::shared_memory::create_text(&config.show());
                 supervisor.change(text.map_err(StartError::system("tell worker processes"))?);
                 site

@@ -105,6 +105,32 @@ fn the_roots_of_a_former_site_stay_as_long_as_a_request_goes_by_it() {
     assert!(!is_found(next.first()));
 }
 
+/// Requests of former sites may take long: each site has only the directories open that are its
+/// own.
+#[test]
+fn a_site_shares_the_roots_of_the_one_that_it_follows() {
+    let directories = ["kept", "moved"].map(Directory::new);
+    let site = || {
+        let [kept, mut moved] = directories.each_ref().map(|it| HostSettings::new(it.0.clone()));
+        moved.names = vec!["moved".into()];
+        Site::new(vec![HostSettings { default: true, ..kept }, moved]).unwrap()
+    };
+    let (former, mut next) = (Arc::new(site()), site());
+    next.follow(&former);
+    let runner = Runner::new(former, 0).unwrap();
+    let elsewhere = directories[1].0.with_extension("elsewhere");
+    fs::rename(&directories[1].0, &elsewhere).unwrap();
+    fs::create_dir(&directories[1].0).unwrap();
+    runner.follow(Arc::new(next)).unwrap();
+    fs::remove_dir(elsewhere).unwrap();
+    let root = |site: usize, host: usize| {
+        let sites = runner.sites.read().unwrap();
+        Arc::clone(&sites[site].roots[host].read().root)
+    };
+    assert!(Arc::ptr_eq(&root(0, 0), &root(1, 0)));
+    assert!(!Arc::ptr_eq(&root(0, 1), &root(1, 1)), "it is another directory");
+}
+
 #[test]
 fn a_file_whose_time_was_set_is_hashed_in_pieces_and_once() {
     const LEN: usize = 3 * HASHED_BYTES + 1;

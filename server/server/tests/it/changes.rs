@@ -144,6 +144,27 @@ fn the_next_request_of_a_kept_connection_is_answered_by_the_next_site() {
     });
 }
 
+/// The workers have not heard of it: those of another process would have to be replaced.
+#[test]
+fn a_site_without_its_root_changes_nothing() {
+    let directory = site_of("former");
+    for_each_engine(|spec| {
+        let former = config_of(&directory, "former", spec.name);
+        let mut next = config_of(&directory, "next", spec.name);
+        next.settings.hosts[0].root = directory.path().join("none");
+        let mut server = Running::start(&former);
+        let processes = server.worker_processes();
+        let mut client = TcpStream::connect(server.addresses()[0]).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        ask(&mut client, "/").expect("it was just opened");
+        let why = server.change(&next).unwrap_err().to_string();
+        assert!(why.contains("/none"), "{}: {why}", spec.name);
+        let (names, is_last) = ask(&mut client, "/").expect("nobody has closed it");
+        assert_eq!((names, is_last), (["former"; 2].map(String::from), false), "{}", spec.name);
+        assert_eq!(server.worker_processes(), processes, "{}", spec.name);
+    });
+}
+
 /// A process that comes in the place of another begins with what holds then.
 #[test]
 fn a_process_that_is_replaced_goes_by_the_last_site() {
