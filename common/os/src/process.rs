@@ -5,7 +5,8 @@ use crate::call::check;
 use crate::errors::Cause;
 use crate::socket::{Readiness, wait_ready};
 use rustix::process::{
-    Pid, Signal, geteuid, getppid, set_parent_process_death_signal, test_kill_process,
+    Pid, PidfdFlags, Signal, geteuid, getppid, pidfd_open, set_parent_process_death_signal,
+    test_kill_process,
 };
 use rustix::system::uname;
 use rustix::thread::set_current_timer_slack;
@@ -13,11 +14,26 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
 /// The kernel's release as `uname -r` prints it.
 pub fn kernel_release() -> String {
     uname().release().to_string_lossy().into_owned()
+}
+
+/// Waits for the end of a child, which is killed if it does not end by itself in time.
+///
+/// # Errors
+/// None that a caller can correct.
+pub fn end_within(child: &mut Child, timeout_ms: u64) -> io::Result<ExitStatus> {
+    let pid = Pid::from_child(child);
+    let ends = pidfd_open(pid, PidfdFlags::empty())
+        .is_ok_and(|end| wait_ready(end.as_fd(), Readiness::Readable, timeout_ms).unwrap_or(false));
+    if !ends {
+        let _ = child.kill(); // it fails if the child has ended meanwhile
+    }
+    child.wait()
 }
 
 /// The effective user's number.
@@ -253,7 +269,19 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt;
     use std::os::unix::net::UnixListener;
+    use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_child_that_does_not_end_in_time_is_killed() {
+        let end = |program: &str, argument: &str, timeout_ms| {
+            let mut child = Command::new(program).arg(argument).spawn().expect("it is a program");
+            let status = end_within(&mut child, timeout_ms).expect("it is a child");
+            (status.code(), status.signal())
+        };
+        assert_eq!(end("sleep", "600", 1), (None, Some(libc::SIGKILL)));
+        assert_eq!(end("sleep", "0.05", u64::MAX), (Some(0), None));
+    }
 
     #[test]
     fn a_peer_that_has_ended_is_known_to_have() {

@@ -41,7 +41,7 @@ pub struct EngineSpec {
     pub obstacle: fn() -> Option<String>,
     /// How many workers a partition gets and whose listeners they use.
     pub plan: fn(&KnobValues, cpus: usize) -> Plan,
-    /// Starts the engine.
+    /// Starts the engine, which accepts after [`Order::Begin`].
     pub start: fn(Start) -> io::Result<Box<dyn Engine>>,
 }
 

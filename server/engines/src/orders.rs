@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
+    /// Begin to accept. What is started accepts nothing before: all others may have to be ready.
+    Begin,
     /// Give all connections to another engine, which accepts from the same listeners; or end each
     /// with its next response, if there is no other.
     Leave,
@@ -24,6 +26,7 @@ impl Order {
     #[must_use]
     pub fn byte(self) -> u8 {
         match self {
+            Self::Begin => b'b',
             Self::Leave => b'l',
             Self::StopAccepting => b's',
             Self::Drain => b'd',
@@ -34,8 +37,14 @@ impl Order {
     /// The order that this byte stands for, if any.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
-        let all = [Self::Leave, Self::StopAccepting, Self::Drain, Self::Abort];
+        let all = [Self::Begin, Self::Leave, Self::StopAccepting, Self::Drain, Self::Abort];
         all.into_iter().find(|order| order.byte() == byte)
+    }
+
+    /// Whether whoever gets it ends after it.
+    #[must_use]
+    pub fn is_to_end(self) -> bool {
+        !matches!(self, Self::Begin | Self::StopAccepting)
     }
 
     /// The bit that stands for the order in [`Orders`].
@@ -75,10 +84,10 @@ impl<Cell: Borrow<AtomicU64>> Orders<Cell> {
         (self.0.borrow().load(Ordering::SeqCst) / ONE_LEFT) as usize
     }
 
-    /// Whether any order was issued.
+    /// Whether any order was issued but the one to begin.
     #[inline]
     pub(crate) fn is_any_issued(&self) -> bool {
-        self.0.borrow().load(Ordering::SeqCst) != 0
+        self.0.borrow().load(Ordering::SeqCst) & !Order::Begin.bit() != 0
     }
 
     /// Whether no connection is to stay: they go to another engine, or end.

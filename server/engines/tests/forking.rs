@@ -88,7 +88,9 @@ fn start_with(
         knobs: values,
         start_helper: engines::no_helper_processes(),
     };
-    Running { engine: (spec.start)(start).unwrap(), address }
+    let mut engine = (spec.start)(start).unwrap();
+    engine.issue(Order::Begin);
+    Running { engine, address }
 }
 
 impl Running {

@@ -9,7 +9,7 @@ mod idle;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +17,11 @@ use engines::jobs::Runner;
 use engines::{
     ENGINES, Engine, EngineSpec, MakeWorker, Order, PartitionStart, Start, WorkerStart, find,
 };
+use os::socket::{Readiness, wait_ready};
 use session::Limits;
 
 testkit::one_by_one![
+    no_engine_accepts_before_the_order_to_begin,
     connected_clients_are_served_on_and_waiting_ones_by_the_next_engine,
     one_engine_takes_over_from_another_while_clients_come,
 ];
@@ -63,8 +65,15 @@ impl Door {
         Self { listener, address }
     }
 
-    /// Starts an engine on copies of the listener.
+    /// Starts an engine on copies of the listener, and has it accept.
     fn start(&self, spec: &'static EngineSpec) -> Box<dyn Engine> {
+        let mut engine = self.ready(spec);
+        engine.issue(Order::Begin);
+        engine
+    }
+
+    /// Starts an engine on copies of the listener.
+    fn ready(&self, spec: &'static EngineSpec) -> Box<dyn Engine> {
         let site = idle::directory_site("/");
         let runner = Arc::new(Runner::new(Arc::clone(&site), 0).unwrap());
         let make = idle::maker(site, Limits::default());
@@ -153,6 +162,25 @@ fn end(mut engine: Box<dyn Engine>, name: &str) {
         std::thread::sleep(Duration::from_millis(5));
     }
     panic!("{name}: it has not ended in twenty seconds");
+}
+
+fn no_engine_accepts_before_the_order_to_begin() {
+    for spec in engines() {
+        let (name, door) = (spec.name, Door::new());
+        let mut engine = door.ready(spec);
+        // The listener is the test's as well, which can look whether the client still waits.
+        let mut client = door.connect();
+        client.write_all(b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        std::thread::sleep(SILENCE);
+        let waits = wait_ready(door.listener.as_fd(), Readiness::Readable, 0).unwrap();
+        engine.issue(Order::Begin);
+        assert!(takes_answer(&mut client), "{name}");
+        end(engine, name);
+        assert!(waits, "{name}: it was accepted before");
+        // One that never begins ends as any other.
+        end(door.ready(spec), name);
+        println!("{name}: began with the order");
+    }
 }
 
 fn connected_clients_are_served_on_and_waiting_ones_by_the_next_engine() {

@@ -84,6 +84,8 @@ pub(crate) struct Generation {
     pub(crate) drain_us: u64,
     /// When those are cut off, if the workers leave.
     leaves_until: Option<u64>,
+    /// What is seen of its connections if it is one of too many that leave.
+    dwindling: Option<Dwindling>,
     /// When all connections were cut off.
     cut_off_us: Option<u64>,
 }
@@ -282,6 +284,7 @@ impl Generation {
                 Err(why)
             }
             Ok(mut generation) => {
+                generation.issue(Order::Begin);
                 generation.number = lasting.settle(settings, renewal);
                 Ok(generation)
             }
@@ -363,6 +366,7 @@ impl Start<'_> {
             chosen_for: self.choice.map(|_| self.machine.allowance()),
             drain_us: 1000 * settings.timeouts.drain_ms,
             leaves_until: None,
+            dwindling: None,
             cut_off_us: None,
         })
     }
@@ -424,11 +428,14 @@ impl Generation {
         self.engine().is_finished()
     }
 
-    /// Has workers that leave do so within that time since they began to, at most.
-    pub(crate) fn leave_within(&mut self, us: u64) {
-        let leaves_until = self.leaves_until.as_mut();
-        leaves_until.into_iter().for_each(|until| *until -= self.drain_us.saturating_sub(us));
-        self.drain_us = self.drain_us.min(us);
+    /// Has workers that leave end before their time once none of their connections has gone for so
+    /// long. To be called now and then.
+    pub(crate) fn leave_when_stuck(&mut self, us: u64) {
+        let (open, now) = (self.open(), os::clock::now());
+        let dwindling = self.dwindling.get_or_insert(Dwindling { fewest: open, since_us: now });
+        if dwindling.has_stopped(open, now, us) {
+            self.leaves_until = self.leaves_until.map(|until| until.min(now));
+        }
     }
 
     pub(crate) fn is_cut_off(&self) -> bool {
@@ -644,6 +651,23 @@ impl Start<'_> {
     }
 }
 
+/// How connections become fewer.
+struct Dwindling {
+    fewest: u64,
+    /// Since when there have been no fewer.
+    since_us: u64,
+}
+
+impl Dwindling {
+    /// Whether there have been no fewer for so long.
+    fn has_stopped(&mut self, open: u64, now_us: u64, us: u64) -> bool {
+        if open < self.fewest {
+            *self = Self { fewest: open, since_us: now_us };
+        }
+        self.since_us + us <= now_us
+    }
+}
+
 /// Whether an arrival wakes one worker because listeners are shared.
 fn wakes_one(settings: &Settings, are_shared: bool) -> bool {
     are_shared && settings.socket.listeners == ListenerMode::Auto
@@ -735,4 +759,21 @@ fn hints(ready: &Ready, dealt: &Dealt) -> Vec<String> {
         false => reach::hint(&dealt.addresses),
     };
     reach.into_iter().chain(start_pages::missing(&ready.site)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_go_one_by_one_are_given_time() {
+        let mut dwindling = Dwindling { fewest: 10, since_us: 100 };
+        let mut stops = |open, now_us| dwindling.has_stopped(open, now_us, 50);
+        assert!(!stops(10, 149));
+        assert!(!stops(9, 149));
+        assert!(!stops(9, 198));
+        assert!(!stops(8, 199), "one has gone just now");
+        assert!(!stops(9, 248), "and one has come");
+        assert!(stops(8, 249));
+    }
 }

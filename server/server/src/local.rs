@@ -217,13 +217,14 @@ impl Local {
     }
 
     /// Closes files that are no longer requested, and wakes workers if an entry has left a cache
-    /// since the last call: a worker that sleeps may still have its file open. This waits for no
-    /// disk.
+    /// since the last call, or one is to let go of a former cache: a worker that sleeps may still
+    /// have files of it open. This waits for no disk.
     pub(crate) fn do_housekeeping(&mut self) {
         self.open_files.close_due();
         self.forget_former();
         let evictions = self.caches.iter().map(|(_, cache)| cache.evictions()).sum();
-        if std::mem::replace(&mut self.evictions_reported, evictions) != evictions {
+        let has_evicted = std::mem::replace(&mut self.evictions_reported, evictions) != evictions;
+        if has_evicted || !self.former.is_empty() {
             self.engine.do_housekeeping();
         }
     }

@@ -31,8 +31,8 @@ const LEAVE_US_MAX: u64 = 1_000_000;
 /// How many sets of former workers have all time to leave: each has threads, and what it serves by.
 const LEAVING_MAX: usize = 2;
 
-/// How long older ones may take: most clients that they serve have their response by then.
-const EXCESS_US_MAX: u64 = 5_000_000;
+/// Older ones are cut off when none of their connections has gone for so long.
+const STUCK_US_MAX: u64 = 5_000_000;
 
 /// The number of descriptors that have to be left after a change, so that the new workers do not
 /// fail at once for want of them.
@@ -103,8 +103,8 @@ impl Server {
     /// Changes to another configuration while it serves. The workers go on by it if they can.
     /// Otherwise new workers start, and accept beside the former ones, which then leave: when this
     /// returns they accept no more, and give their connections to the new ones. What cannot be
-    /// moved is finished by those that have it, within `timeouts.drain_ms`, or within seconds if
-    /// others have left twice.
+    /// moved is finished by those that have it, within `timeouts.drain_ms`; if others have left
+    /// twice since, only as long as some of it is finished every few seconds.
     ///
     /// # Errors
     /// What could not be opened or started. Nothing has changed then.
@@ -131,13 +131,13 @@ impl Server {
         Ok(())
     }
 
-    /// Has the oldest of more former workers than may leave at a time end soon. Those that a file
-    /// system holds up are cut off already, and stay.
+    /// Bounds the time of the oldest of more former workers than may leave at a time. Those that a
+    /// file system holds up are cut off already, and stay.
     fn bound_leaving(&mut self) {
         let going_on = self.leaving.iter_mut().filter(|former| !former.is_cut_off());
         let mut going_on: Vec<&mut Generation> = going_on.collect();
         let excess = going_on.len().saturating_sub(LEAVING_MAX);
-        going_on[..excess].iter_mut().for_each(|oldest| oldest.leave_within(EXCESS_US_MAX));
+        going_on[..excess].iter_mut().for_each(|oldest| oldest.leave_when_stuck(STUCK_US_MAX));
     }
 
     /// What processor time the process may use now, if the rule has chosen for another.

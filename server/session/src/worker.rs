@@ -186,7 +186,6 @@ impl Worker {
         }
         self.now = now;
         self.unix_us = unix_us;
-        self.keep_current();
         if now.since(self.log_flushed) >= HOUSEKEEPING_MS * 1000 {
             self.log_flushed = now;
             self.do_housekeeping();
@@ -228,8 +227,8 @@ impl Worker {
         let class = usize::from(draft.status / 100).clamp(1, 5);
         self.counters.responses[class - 1].add(1);
         let (unix_us, duration_us) = (self.unix_us(), self.now().since(draft.started));
-        let limits = exchange.limits_or(&self.limits).head;
         let Some(log) = &mut self.log else { return };
+        let limits = exchange.limits_or(&self.limits).head;
         let mut head = match http1::parse_head(&exchange.head, 0, &limits) {
             Ok(Parsed::Complete(head)) => Some(head),
             _ => None,

@@ -48,6 +48,21 @@ impl Changing {
         self.place.ctl(&["change", &format!("engine.name={engine}")])
     }
 
+    /// Changes the engine, and waits until nothing is left of the former workers.
+    fn change_in_full(&self, engine: &str) {
+        assert_eq!(self.change(engine).0, 0);
+        self.wait_until_left();
+    }
+
+    /// Waits until of former workers nothing is left that the server would keep for others.
+    fn wait_until_left(&self) {
+        wait_until(|| {
+            let (status, out, err) = self.place.ctl(&["status"]);
+            assert_eq!((status, &*err), (0, ""));
+            !out.contains("former workers")
+        });
+    }
+
     /// Does something while the first processes of a change are stopped, none of which serves.
     /// Returns what `ropewalk ctl` says of that change, and a client that was at rest before it.
     fn while_they_start(
@@ -65,8 +80,9 @@ impl Changing {
                 Ok(outcome) => return (outcome, resting),
                 Err(outcome) => assert_eq!(outcome.0, 0),
             }
-            assert_eq!(self.change(self.engine).0, 0);
-            wait_until(|| children(self.server.pid()).len() == count);
+            self.wait_until_left();
+            self.change_in_full(self.engine);
+            assert_eq!(children(self.server.pid()).len(), count);
         }
         panic!("each time the processes served already");
     }
@@ -147,8 +163,8 @@ fn a_process_that_is_killed_while_it_starts_is_a_change_that_fails() {
         let server = &changing.server;
         let count = children(server.pid()).len();
         // What a change leaves for the next one is there.
-        [engine, former].iter().for_each(|name| assert_eq!(changing.change(name).0, 0));
-        wait_until(|| children(server.pid()).len() == count);
+        [engine, former].iter().for_each(|name| changing.change_in_full(name));
+        assert_eq!(children(server.pid()).len(), count, "{former} to {engine}");
         assert_eq!(server.status("/"), 200);
         let descriptors = server.descriptors();
         let kill = |caught: &[u32]| os::signals::send("KILL", caught);
@@ -160,7 +176,9 @@ fn a_process_that_is_killed_while_it_starts_is_a_change_that_fails() {
         drop(resting);
         assert_eq!(server.status("/"), 200, "{former} to {engine}");
         let is_as_before = || server.descriptors() <= descriptors;
-        assert!(comes_true(is_as_before), "{} of {descriptors}", server.descriptors());
+        let is_as_before = comes_true(is_as_before);
+        let now = server.descriptors();
+        assert!(is_as_before, "{former} to {engine}: {now} descriptors, {descriptors} before");
         assert_eq!(children(server.pid()).len(), count, "{former} to {engine}");
         assert_eq!(changing.change(engine).0, 0, "{former} to {engine}");
     }
@@ -315,4 +333,6 @@ fn what_a_former_server_that_is_killed_has_given_is_answered() {
     let on_the_way = OnTheWay::begin(&upgradable.server);
     let follower = upgradable.upgrade();
     on_the_way.check(upgradable.server.pid(), follower.process, "upgrade");
+    assert_eq!(upgradable.place.ctl(&["drain"]).0, 0);
+    wait_until(|| !is_running(follower.process));
 }

@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus};
+use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ const FAILED: u8 = b'!';
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a helper may take to end when its socket has closed, before it is killed, in
-/// microseconds. The loop waits meanwhile.
-const END_TIMEOUT_US: u64 = 100_000;
+/// milliseconds. The loop waits meanwhile.
+const END_TIMEOUT_MS: u64 = 100;
 
 /// How long after the last of too many deaths a helper is replaced, in microseconds, instead of at
 /// once.
@@ -336,7 +336,7 @@ impl Helper {
         let mut rest = Vec::new();
         let _ = self.socket.read_to_end(&mut rest); // its last output, if any
         self.note_failure(&rest);
-        let status = self.wait_exit();
+        let status = os::process::end_within(&mut self.child, END_TIMEOUT_MS);
         if let Some(reason) = &self.failure_reason {
             return format!("ended: {}", String::from_utf8_lossy(reason));
         }
@@ -347,20 +347,6 @@ impl Helper {
             },
             Err(why) => format!("ended: {why}"),
         }
-    }
-
-    /// Waits for the exit status of the helper, which is killed if it does not end by itself within
-    /// [`END_TIMEOUT_US`]. The loop waits meanwhile.
-    fn wait_exit(&mut self) -> io::Result<ExitStatus> {
-        let until = os::clock::now() + END_TIMEOUT_US;
-        while os::clock::now() < until {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
-            std::thread::yield_now();
-        }
-        let _ = self.child.kill(); // fails if it has ended already
-        self.child.wait()
     }
 }
 

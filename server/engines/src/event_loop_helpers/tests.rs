@@ -89,7 +89,9 @@ impl Bench {
             knobs: values,
             start_helper: helper_processes::tests::start_helper(&pids),
         };
-        let engine = Some((spec.start)(start).unwrap());
+        let mut engine = (spec.start)(start).unwrap();
+        engine.issue(Order::Begin);
+        let engine = Some(engine);
         let cannot_hear_resets = knobs.contains(&(EVENTS.name, SELECT));
         Self { engine, address, counters, events, gate: Some(open), pids, cannot_hear_resets }
     }

@@ -36,6 +36,8 @@ struct Inner {
     common: Common,
     /// The number of processes that were started so far.
     numbers: u32,
+    /// Whether the processes accept.
+    has_begun: bool,
     /// Whether the engine is stopping: a process that ends now is not replaced.
     is_ending: bool,
     notices: Vec<String>,
@@ -143,6 +145,7 @@ impl Inner {
             slots: starts.into_iter().map(WorkerSlot::new).collect(),
             common,
             numbers: 0,
+            has_begun: false,
             is_ending: false,
             notices: Vec::new(),
         }
@@ -160,10 +163,15 @@ impl Inner {
     /// Starts a process in a slot.
     fn begin(&mut self, index: usize) -> io::Result<()> {
         self.numbers += 1;
-        begin(&mut self.slots, index, &self.common, self.numbers)
+        begin(&mut self.slots, index, &self.common, self.numbers)?;
+        if self.has_begun {
+            self.slots[index].send(Order::Begin);
+        }
+        Ok(())
     }
 
     fn send(&mut self, order: Order) {
+        self.has_begun |= order == Order::Begin;
         self.slots.iter_mut().for_each(|slot| slot.send(order));
     }
 

@@ -85,7 +85,7 @@ impl Process {
     fn pass_on(&mut self, order: Order) {
         self.loops.issue(order);
         self.is_leaving |= order == Order::Leave;
-        self.is_ending |= order != Order::StopAccepting;
+        self.is_ending |= order.is_to_end();
     }
 
     /// Has unused files closed, and wakes the loop if an entry has left the cache meanwhile.

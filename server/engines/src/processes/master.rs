@@ -139,9 +139,13 @@ impl Master {
     }
 
     fn turn_until_over(mut self) -> io::Result<()> {
+        let mut events = EventBuffer::with_capacity(16);
+        while !self.board.orders.is_issued(Order::Begin) && !self.board.orders.is_any_issued() {
+            self.epoll.wait(&mut events, None)?;
+            self.board.wake.clear();
+        }
         let first = self.limits.preforked.min(self.limits.processes_max);
         (0..first).for_each(|_| self.fork_spare());
-        let mut events = EventBuffer::with_capacity(16);
         loop {
             self.watch_if_needed()?;
             self.epoll.wait(&mut events, self.timeout_ms())?;

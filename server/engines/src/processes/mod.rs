@@ -147,7 +147,7 @@ impl Running {
 
 impl Engine for RunningMasters {
     fn issue(&mut self, order: Order) {
-        self.is_ending |= order != Order::StopAccepting;
+        self.is_ending |= order.is_to_end();
         self.masters.iter().for_each(|master| master.board.order(order));
     }
 

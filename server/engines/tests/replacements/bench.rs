@@ -118,7 +118,8 @@ impl Bench {
             knobs,
             start_helper: engines::no_helper_processes(),
         });
-        let engine = engine.unwrap();
+        let mut engine = engine.unwrap();
+        engine.issue(Order::Begin);
         Self { engine, address, faults, counters, notices: RefCell::default(), directory }
     }
 

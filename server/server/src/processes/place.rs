@@ -43,6 +43,10 @@ pub(super) struct Process {
 /// may wait for a disk.
 const DESCENDANTS_TIMEOUT_US: u64 = 5_000_000;
 
+/// How long a process may take to end after it has failed to start, before it is killed, in
+/// milliseconds.
+const END_TIMEOUT_MS: u64 = 5000;
+
 /// The longest reason for the end of a process, and what is taken of its messages at a time.
 const REASON_BYTES_MAX: usize = 4096;
 
@@ -112,8 +116,8 @@ impl Process {
                 let mut more = (&mut self.control).take(1 + REASON_BYTES_MAX as u64);
                 let _ = more.read_to_end(&mut received); // else without a reason
                 received.into_iter().for_each(|byte| self.take(byte));
-                let status = self.child.wait().map_err(|why| why.to_string())?;
-                Err(self.reason(status))
+                let status = os::process::end_within(&mut self.child, END_TIMEOUT_MS);
+                Err(status.map_or_else(|why| why.to_string(), |status| self.reason(status)))
             }
             Err(why) => Err(format!("it does not say that it is ready: {why}")),
         }

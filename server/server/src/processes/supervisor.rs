@@ -103,8 +103,8 @@ pub(crate) struct Travels {
 }
 
 impl Supervisor {
-    /// Starts a process for each list of sets of listeners and waits until all serve. Lines of the
-    /// access log are handed over to `log`.
+    /// Starts a process for each list of sets of listeners and waits until all are ready. Lines of
+    /// the access log are handed over to `log`.
     ///
     /// # Errors
     /// Which process cannot be started, or why it does not serve. No process is left then.
@@ -130,6 +130,7 @@ impl Supervisor {
             landing: Landing::new(travels.limits, travels.open),
             shared: Arc::clone(&shared),
             epoll: Epoll::new().map_err(&failed)?,
+            has_begun: false,
             is_stopping: false,
             told_heir: None,
             is_draining: false,
@@ -315,6 +316,8 @@ struct SupervisorThread {
     landing: Landing,
     shared: Arc<Shared>,
     epoll: Epoll,
+    /// Whether the processes accept.
+    has_begun: bool,
     is_stopping: bool,
     /// Whether the processes were told that somebody takes their connections; none before they
     /// leave.
@@ -359,10 +362,13 @@ impl SupervisorThread {
         if let Some(ledger) = self.ledger.place(index) {
             ledger.begin_anew();
         }
-        let process = self
+        let mut process = self
             .worker_command
             .start(index, &place.uplink, &place.inner_passage, &place.listeners)
             .map_err(failed)?;
+        if self.has_begun {
+            process.send(Order::Begin.byte());
+        }
         let watched =
             self.epoll.add(process.control.as_fd(), Interest::READ, index as u64).map_err(failed);
         place.process = Some(process);
@@ -505,6 +511,10 @@ impl SupervisorThread {
 
     /// Passes on new orders.
     fn pass_on_orders(&mut self) {
+        if !self.has_begun && self.shared.orders.is_issued(Order::Begin) {
+            self.has_begun = true;
+            self.send_to_all(Order::Begin.byte());
+        }
         if self.shared.orders.is_issued(Order::Leave)
             && self.shared.is_passage_over.load(Ordering::Acquire)
         {

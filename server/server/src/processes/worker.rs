@@ -337,11 +337,11 @@ impl Controller {
             },
             Some(Order::Leave) => self.leave(None),
             Some(order) => {
-                self.travel.is_hurried |= order != Order::StopAccepting;
+                self.travel.is_hurried |= order.is_to_end();
                 self.local.engine.issue(order);
             }
         }
-        self.is_ending |= byte != Order::StopAccepting.byte();
+        self.is_ending |= Order::from_byte(byte).is_none_or(Order::is_to_end);
     }
 
     fn leave(&mut self, heir: Option<Arc<dyn Heir>>) {

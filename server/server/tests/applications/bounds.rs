@@ -117,7 +117,7 @@ fn requests_wait_parked_for_an_application() {
         vec![Action::Wait(Duration::from_millis(20)), Action::Send(Reply::ok(b"slow").bytes())]
     });
     let parks = "engine.knobs.park_idle=1";
-    let server = front_of_four_threads(&directory, &application, parks, "");
+    let server = front_of_four_threads(&directory, &application, parks, ", queue_ms = 600000");
     let target = |number: usize| format!("/app/{number}");
     let mut clients: Vec<Option<TcpStream>> = (0..20).map(|_| Some(connect(&server))).collect();
     for (number, client) in clients.iter_mut().flatten().enumerate() {

@@ -1,6 +1,7 @@
 //! Changes of the configuration while clients ask: each answer is of one site, and whoever connects
 //! after a change is answered by the new one.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use ::engines::EngineSpec;
-use server::config::Config;
+use server::config::{Config, WorkerProgram};
 use testkit::{Temporary, circuit};
 
 use crate::for_each_engine;
@@ -162,6 +163,49 @@ fn a_site_without_its_root_changes_nothing() {
         let (names, is_last) = ask(&mut client, "/").expect("nobody has closed it");
         assert_eq!((names, is_last), (["former"; 2].map(String::from), false), "{}", spec.name);
         assert_eq!(server.worker_processes(), processes, "{}", spec.name);
+    });
+}
+
+/// One process is ready while another is still to fail: nobody may have come to the first.
+#[test]
+fn a_process_that_fails_to_start_costs_no_client() {
+    const CLIENTS: usize = 20;
+    let site = site_of("site");
+    for_each_engine(|spec| {
+        let name = spec.name;
+        let flags = Temporary::new();
+        let flag = |name: &str| flags.path().join(name);
+        let mut next = config_of(&site, "next", name);
+        next.settings.engine.processes = 2;
+        let worker = next.worker_program.path.clone();
+        let script = "if [ $3 = 1 ]; then : >$0/begins; n=0; \
+                      until [ -e $0/ends ] || [ $n = 3000 ]; do sleep 0.01; n=$((n+1)); done; \
+                      exit 3; fi; worker=$1; shift 2; exec $worker \"$@\"";
+        let arguments =
+            ["-c", script, flags.path().to_str().unwrap(), worker.to_str().unwrap(), ""];
+        let arguments = arguments.map(String::from).into();
+        next.worker_program = WorkerProgram { path: "/bin/sh".into(), arguments };
+        let mut server = Running::start(&config_of(&site, "former", "event-loop"));
+        let address = server.addresses()[0];
+        thread::scope(|scope| {
+            let changes = scope.spawn(|| server.change(&next).unwrap_err().to_string());
+            testkit::wait_until(|| flag("begins").exists());
+            let mut answers = Vec::new();
+            let mut clients = Vec::new();
+            for _ in 0..CLIENTS {
+                clients.push(TcpStream::connect(address).unwrap());
+                answers.extend(clients.iter_mut().map(|client| ask(client, "/")));
+                thread::sleep(Duration::from_millis(5));
+            }
+            fs::write(flag("ends"), "").unwrap();
+            let why = changes.join().unwrap();
+            assert!(why.contains("worker process 1: ended with status 3"), "{name}: {why}");
+            answers.extend(clients.iter_mut().map(|client| ask(client, "/")));
+            for answer in answers {
+                let (names, _) = answer.expect("nobody has closed it");
+                assert_eq!(names[0], "former", "{name}");
+            }
+        });
     });
 }
 

@@ -43,6 +43,9 @@ use inbox::Inboxes;
 /// Loops that run, each in a thread.
 pub(crate) struct Loops {
     threads: Vec<JoinHandle<()>>,
+    /// Whether the loops run, once it is known: not before all threads are there, and the order to
+    /// begin.
+    begins: Arc<OnceLock<bool>>,
     shared: Arc<Shared>,
     /// Whether they go on with the connections of other engines, and give theirs away.
     moves_connections: bool,
@@ -134,8 +137,8 @@ struct Replace {
 }
 
 impl Loops {
-    /// Starts a thread for each worker. `make` is called for all of them before any thread runs.
-    /// The failure of a loop is the engine's failure.
+    /// Starts a thread for each worker. `make` is called for all of them before any thread runs,
+    /// and no loop runs before the order to begin. The failure of a loop is the engine's failure.
     pub(crate) fn start(
         name: &'static str,
         start: Start,
@@ -218,14 +221,21 @@ impl Loops {
         };
         let made: Vec<_> = workers.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
         let moves_connections = crate::find(name).is_some_and(|spec| spec.moves.are_taken());
-        let mut loops = Self { threads: Vec::new(), shared, moves_connections };
+        let (threads, begins) = (Vec::new(), Arc::new(OnceLock::new()));
+        let mut loops = Self { threads, begins, shared, moves_connections };
         for (thread, run) in made {
-            match spawn(thread.name.clone(), Box::new(move || thread.keep_running(run))) {
+            let (name, begins) = (thread.name.clone(), Arc::clone(&loops.begins));
+            let task = move || {
+                if *begins.wait() {
+                    thread.keep_running(run);
+                }
+            };
+            match spawn(name, Box::new(task)) {
                 Ok(thread) => loops.threads.push(thread),
                 Err(why) => {
-                    // The loops that run already must stop: no caller could stop them later.
+                    // The threads that wait already must end: no caller could end them later.
+                    let _ = loops.begins.set(false);
                     loops.issue(Order::StopAccepting);
-                    loops.issue(Order::Abort);
                     let _ = Box::new(loops).join(); // the first error is the one that is returned
                     return Err(why);
                 }
@@ -242,6 +252,7 @@ impl Loops {
 impl Engine for Loops {
     fn issue(&mut self, order: Order) {
         self.shared.orders.issue(order);
+        let _ = self.begins.set(true); // it may have been set by another order
         if matches!(order, Order::Leave | Order::StopAccepting) {
             // The loops empty the queues and close the listeners; a copy would hold them open.
             self.shared.listeners().iter_mut().for_each(Vec::clear);

@@ -97,6 +97,7 @@ fn start_on(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Observ
 fn check_failure(cpu: Option<usize>, expected: &str) {
     let (start, seen) = start_on([None, cpu, None]);
     let mut loops = Box::new(Loops::start("test", start, make_loop).unwrap());
+    loops.issue(Order::Begin);
     if cpu.is_none() {
         seen[1].fail(&loops);
     }
@@ -145,6 +146,7 @@ fn is_closed(mut client: &TcpStream) -> bool {
 fn a_loop_that_fails_is_replaced_at_its_listener() {
     let (start, seen) = start_on([None, None]);
     let mut loops = Box::new(Loops::start_replaceable("test", start, make_loop).unwrap());
+    loops.issue(Order::Begin);
     let (lost, kept) = (connect(&seen[0]), connect(&seen[1]));
     seen[0].fail(&loops);
     assert!(is_closed(&lost));
@@ -180,6 +182,7 @@ fn a_client_that_comes_while_a_loop_is_replaced_waits_for_the_next() {
         make_loop(start, loop_context)
     };
     let mut loops = Box::new(Loops::start_replaceable("test", start, make).unwrap());
+    loops.issue(Order::Begin);
     seen[0].fail(&loops);
     wait_until(|| !loops.take_notices().is_empty());
     wait_until(|| seen[0].counters.connections_open.get() == 1);
@@ -193,6 +196,7 @@ fn a_client_that_comes_while_a_loop_is_replaced_waits_for_the_next() {
 fn a_loop_that_fails_again_and_again_is_given_up() {
     let (start, seen) = start_on([Some(NO_CPU), None]);
     let mut loops = Box::new(Loops::start_replaceable("test", start, make_loop).unwrap());
+    loops.issue(Order::Begin);
     wait_until(|| loops.failure().is_some());
     assert!(loops.failure().unwrap().starts_with("test-0: cannot stay on CPU 1023: "));
     assert_eq!(loops.take_notices().len(), Failures::MAX - 1);
@@ -207,6 +211,7 @@ fn a_loop_that_fails_again_and_again_is_given_up() {
 #[test]
 fn without_a_thread_for_the_last_the_first_do_not_run_on() {
     let (start, seen) = start_on([None; 3]);
+    let clients: Vec<_> = seen.iter().map(|it| TcpStream::connect(it.address).unwrap()).collect();
     let mut threads_left = 2;
     let outcome = Loops::start_with("test", start, make_loop, None, |name, task| {
         if threads_left == 0 {
@@ -217,12 +222,15 @@ fn without_a_thread_for_the_last_the_first_do_not_run_on() {
     });
     assert_eq!(outcome.err().unwrap().kind(), io::ErrorKind::WouldBlock);
     assert!(seen.iter().all(Observed::is_gone));
+    assert!(seen.iter().all(|it| it.counters.connections_accepted.get() == 0), "none has begun");
+    drop(clients);
 }
 
 #[test]
 fn loops_that_are_stopped_have_not_failed() {
     let (start, seen) = start_on([None; 2]);
     let mut loops = Box::new(Loops::start("test", start, make_loop).unwrap());
+    loops.issue(Order::Begin);
     loops.do_housekeeping();
     loops.issue(Order::StopAccepting);
     loops.issue(Order::Drain);
