@@ -133,7 +133,7 @@ fn former_workers_that_hang_are_told_of() {
     let waits = begin(&server, "/cold.txt");
     disk.gate().await_visitor(PATIENCE);
     let mut ctl = Command::new(ROPEWALK);
-    ctl.env("RUNTIME_DIRECTORY", &runtime).args(["ctl", "change", "limits.fields_max=50"]);
+    ctl.env("RUNTIME_DIRECTORY", &runtime).args(["ctl", "change", "engine.name=threads"]);
     assert_eq!(testkit::finished(&mut ctl).0, 0);
     let told = "ropewalk: 1 sets of former workers have not ended ";
     server.wait_for_line(|line| line.starts_with(told));
