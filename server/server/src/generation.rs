@@ -106,6 +106,7 @@ impl Basis {
         settings.timeouts = TimeoutSettings::default();
         // Connections and listings are among the descriptors.
         settings.limits = LimitSettings::default();
+        settings.log = settings.log.of_workers();
         Self { settings, partitions: ready.partitions.clone(), descriptors: ready.descriptors }
     }
 }
@@ -226,7 +227,7 @@ impl Generation {
             && self.basis == Basis::of(&config.settings, ready)
             // Helper processes have a copy of the site.
             && ready.descriptors.helpers == 0
-            && services.are_as(&config.settings)
+            && services.has_spawner_of(&config.settings)
             && ready.site.has_applications_of(&self.served.site)
     }
 
@@ -235,7 +236,23 @@ impl Generation {
     ///
     /// # Errors
     /// What could not be opened. Nothing has changed then.
-    pub(crate) fn take_over(&mut self, prepared: Prepared) -> Result<(), StartError> {
+    pub(crate) fn take_over(
+        &mut self,
+        prepared: Prepared,
+        lasting: &mut Lasting,
+    ) -> Result<(), StartError> {
+        let renewal = lasting.services.renew(&prepared.config)?;
+        match self.go_on_by(prepared) {
+            Ok(()) => lasting.replace_log(renewal),
+            Err(why) => {
+                renewal.end();
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    fn go_on_by(&mut self, prepared: Prepared) -> Result<(), StartError> {
         let Prepared { machine, config, choice, mut ready } = prepared;
         let settings = &config.settings;
         let former = &self.served;
@@ -296,6 +313,14 @@ impl Lasting {
     /// Keeps what ended workers leave to others, whose counts were taken.
     pub(crate) fn keep(&mut self, ended: Ended) {
         self.ledgers.extend(ended.ledger);
+    }
+
+    /// Has workers that stay write another log, if it is another.
+    fn replace_log(&mut self, renewal: Renewal) {
+        let former = self.services.replace_log(renewal);
+        if !former.is_empty() {
+            self.former.push(former); // no set of workers uses it
+        }
     }
 
     /// Has workers that have started get their clients, and these services. Returns their number.
@@ -612,7 +637,7 @@ impl Start<'_> {
             (ready.layout.shares.len(), applications::finding_cells(&ready.site));
         let (file, ledger) = ledger(given.ledgers, places, findings).map_err(&failed)?;
         applications::share_findings(&ready.site, ledger.findings());
-        let queue = given.log.map(Log::queue);
+        let route = given.log.map(Log::route);
         let settings = &self.config.settings;
         let travels = Travels {
             are_taken: ready.engine.spec.moves.are_taken(),
@@ -623,7 +648,7 @@ impl Start<'_> {
             let served = look_out(self.config, ready, ledger.error_budget())?;
             let command = self.worker_command(&file, given.spawner).map_err(&failed)?;
             let listeners = of_shares(&ready.layout, dealt).map_err(&failed)?;
-            Ok((Supervisor::start(command, ledger, queue, listeners, travels)?, served))
+            Ok((Supervisor::start(command, ledger, route, listeners, travels)?, served))
         };
         match start() {
             Ok((supervisor, served)) => {

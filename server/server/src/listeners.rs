@@ -469,6 +469,7 @@ fn listen_first(address: SocketAddr, options: &ListenOptions) -> io::Result<(Own
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
@@ -525,12 +526,18 @@ mod tests {
         let clients: Vec<TcpStream> = (0..CLIENTS).map(connect).collect();
         let all: Vec<&OwnedFd> = dealt.sets.iter().flatten().collect();
         let mut counts = vec![0; all.len()];
-        testkit::wait_until(|| {
+        let mut refusals = HashSet::new();
+        let have_come = testkit::comes_true(|| {
             for (listener, count) in all.iter().zip(&mut counts) {
-                *count += std::iter::from_fn(|| socket::accept(listener.as_fd()).ok()).count();
+                let mut accept = || {
+                    let accepted = socket::accept(listener.as_fd());
+                    accepted.map_err(|why| refusals.insert(why.to_string())).ok()
+                };
+                *count += std::iter::from_fn(&mut accept).count();
             }
             counts.iter().sum::<usize>() >= CLIENTS
         });
+        assert!(have_come, "{counts:?} of {CLIENTS}, {refusals:?}");
         drop(clients);
         counts
     }

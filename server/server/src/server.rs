@@ -112,7 +112,7 @@ impl Server {
         self.take_leave(); // what ended workers have is needed now
         let prepared = Prepared::new(config)?;
         if self.current.can_take_over(&prepared, &self.lasting.services) {
-            return self.current.take_over(prepared);
+            return self.current.take_over(prepared, &mut self.lasting);
         }
         let spare = (0..DESCRIPTORS_SPARE).map(|_| Wake::new()).collect::<io::Result<Vec<_>>>();
         let spare = spare.map_err(StartError::system("start others beside the former workers"))?;

@@ -40,10 +40,9 @@ impl Services {
         Self { log: Some(log), ..Self::default() }
     }
 
-    /// Whether these services are as they are configured.
-    pub(crate) fn are_as(&self, settings: &Settings) -> bool {
+    /// Whether the spawner is as it is configured.
+    pub(crate) fn has_spawner_of(&self, settings: &Settings) -> bool {
         self.spawner_settings.as_ref() == Some(&SpawnerSettings::of(settings))
-            && self.log_settings == settings.log
     }
 
     /// Starts what is configured otherwise than these services.
@@ -85,6 +84,15 @@ impl Services {
             former.log = std::mem::replace(&mut self.log, log);
         }
         (self.spawner_settings, self.log_settings) = (Some(spawner_settings), log_settings);
+        former
+    }
+
+    /// As [`Self::replace`], for workers that stay: their log lines come to the new log.
+    pub(crate) fn replace_log(&mut self, renewal: Renewal) -> Self {
+        let former = self.replace(renewal);
+        if let (Some(log), Some(former)) = (&mut self.log, &former.log) {
+            log.follow(former);
+        }
         former
     }
 

@@ -1,7 +1,7 @@
 //! If nothing reads the access log or standard error, requests are answered all the same, and the
 //! server ends when it is stopped.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, read_to_string};
 use std::io::{BufRead, BufReader, ErrorKind, PipeReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
@@ -29,6 +29,8 @@ const LINE_BYTES: usize = 4000;
 /// A server whose standard output is never read, and whose standard error is read as far as a test
 /// chooses.
 struct Unread {
+    /// Its control socket is here.
+    place: Temporary,
     child: Child,
     address: SocketAddr,
     errors: BufReader<PipeReader>,
@@ -41,12 +43,14 @@ impl Unread {
         let mut command = ropewalk(&["serve", "examples/site", "--listen", "127.0.0.1:0"]);
         command.args(engine).args(["--log", "combined", "--set", &drain]);
         command.args(["--set", "log.queue_buffers_max=4"]);
+        let place = Temporary::new();
+        command.env("RUNTIME_DIRECTORY", place.path().join("run"));
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let child = command.stderr(errors_end).spawn().unwrap();
         drop(command);
         let nowhere = SocketAddr::from(([0; 4], 0));
         let errors = BufReader::new(errors);
-        let mut server = Self { child, address: nowhere, errors };
+        let mut server = Self { place, child, address: nowhere, errors };
         let line = server.line_with(" at http://");
         let (_, rest) = line.split_once(" at http://").unwrap();
         server.address = rest.split(' ').next().unwrap().parse().unwrap();
@@ -155,6 +159,28 @@ fn a_log_without_a_reader_holds_up_no_response_and_no_end() {
         let line = server.line_with("stopped after");
         assert!(line.contains(" log lines dropped"), "{engine:?}: {line}");
         assert!(!line.contains("cut off"), "{engine:?}: {line}");
+        server.ends(engine);
+    });
+}
+
+/// Lines that were on their way are lost, and later ones are not.
+#[test]
+fn another_log_takes_the_place_of_one_without_a_reader() {
+    for_each_engine(|engine| {
+        let mut server = Unread::start(engine, "4000");
+        server.answers(engine);
+        let log = server.place.path().join("log");
+        let mut ctl = ropewalk(&["ctl", "change", &format!("log.path={}", log.display())]);
+        ctl.env("RUNTIME_DIRECTORY", server.place.path().join("run"));
+        let (status, _, errors) = testkit::finished(&mut ctl);
+        assert_eq!((status, &*errors), (0, ""), "{engine:?}");
+        let asked = "GET /later HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+        let mut client = TcpStream::connect(server.address).unwrap();
+        client.write_all(asked.as_bytes()).unwrap();
+        client.read_to_end(&mut Vec::new()).unwrap();
+        let is_there = || read_to_string(&log).unwrap().contains("\"GET /later HTTP/1.1\" 404 ");
+        assert!(comes_true(is_there), "{engine:?}");
+        server.signal("TERM");
         server.ends(engine);
     });
 }

@@ -117,7 +117,9 @@ fn two_sets_of_former_workers_have_all_time() {
         take_until(&mut socket, b"\r\n\r\n");
         sockets.push(socket);
         let log = format!("log.path={}", place.path(&number.to_string()));
-        let (status, _, err) = place.ctl(&["change", &log]);
+        // Another backlog, so that the workers do not stay.
+        let backlog = format!("socket.backlog={}", 1000 + number);
+        let (status, _, err) = place.ctl(&["change", &log, &backlog]);
         assert_eq!((status, &*err), (0, ""));
         counts.push(threads());
     }

@@ -10,7 +10,7 @@ mod format;
 
 use std::io;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use session::{AccessLog, Record};
 
@@ -28,7 +28,12 @@ pub struct Log {
     form: AccessForm,
     limits: QueueLimits,
     writer: LineWriter,
+    route: Arc<Route>,
 }
+
+/// The way of lines to the writer of the log that is in use, which may be another from one buffer
+/// to the next.
+pub(crate) struct Route(Mutex<Arc<Queue>>);
 
 /// Creates workers' ends of a log, from any thread.
 #[derive(Clone)]
@@ -57,7 +62,7 @@ pub struct WorkerLog {
 #[derive(Clone)]
 enum LogTarget {
     /// The writing thread is in the worker's process.
-    Queue(Arc<Queue>),
+    Writer(Arc<Route>),
     /// The writing thread is in the supervisor's process. Lines are counted where the counts
     /// outlive this process.
     Supervisor { uplink: Arc<Uplink>, ledger: PlaceLedger },
@@ -82,19 +87,31 @@ impl Log {
             open().map_err(|why| why.to_string())
         })
         .map_err(StartError::system("start the writer of the access log"))?;
-        Ok(Some(Self { form: settings.access, limits, writer }))
+        let route = Arc::new(Route(Mutex::new(Arc::clone(writer.queue()))));
+        Ok(Some(Self { form: settings.access, limits, writer, route }))
     }
 
     /// Returns a maker of workers' ends.
     #[must_use]
     pub fn ends(&self) -> LogEnds {
-        let target = LogTarget::Queue(Arc::clone(self.writer.queue()));
+        let target = LogTarget::Writer(self.route());
         LogEnds { form: self.form, buffer_bytes: self.limits.buffer_bytes, target }
     }
 
-    /// The queue to which lines of worker processes are handed over.
+    /// The way of lines of worker processes.
+    pub(crate) fn route(&self) -> Arc<Route> {
+        Arc::clone(&self.route)
+    }
+
+    /// The queue of the writer.
     pub(crate) fn queue(&self) -> Arc<Queue> {
         Arc::clone(self.writer.queue())
+    }
+
+    /// Has the lines of workers come here that have ends of another log, of the same form.
+    pub(crate) fn follow(&mut self, other: &Self) {
+        self.route = other.route();
+        *self.route.queue() = self.queue();
     }
 
     /// Returns a handle that reopens this log.
@@ -119,6 +136,18 @@ fn limits(settings: &LogSettings) -> QueueLimits {
     QueueLimits {
         buffer_bytes: settings.buffer_bytes as usize,
         buffers_max: settings.queue_buffers_max as usize,
+    }
+}
+
+impl Route {
+    /// Hands the lines in a buffer over ([`Queue::hand_over`]). They are in the queue before
+    /// another can take its place.
+    pub(crate) fn hand_over(&self, buffer: &mut Vec<u8>, lines: u64) -> bool {
+        self.queue().hand_over(buffer, lines)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Arc<Queue>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -172,8 +201,8 @@ impl AccessLog for WorkerLog {
             return;
         }
         match &self.target {
-            LogTarget::Queue(queue) => {
-                queue.hand_over(&mut self.buffer, mem::take(&mut self.lines));
+            LogTarget::Writer(route) => {
+                route.hand_over(&mut self.buffer, mem::take(&mut self.lines));
             }
             LogTarget::Supervisor { uplink, ledger } => {
                 let (uplink, ledger) = (Arc::clone(uplink), *ledger);

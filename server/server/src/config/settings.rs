@@ -259,6 +259,14 @@ pub struct LogSettings {
     pub queue_buffers_max: u64,
 }
 
+impl LogSettings {
+    /// What workers go by: without what only the writer does.
+    pub(crate) fn of_workers(&self) -> Self {
+        let Self { path, queue_buffers_max, .. } = Self::default();
+        Self { path, queue_buffers_max, ..self.clone() }
+    }
+}
+
 impl Default for LogSettings {
     fn default() -> Self {
         Self {

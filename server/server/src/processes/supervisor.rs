@@ -22,7 +22,8 @@ use session::Limits;
 use super::place::{Process, WorkerCommand};
 use super::uplink::{self, Downlink, Message};
 use super::{LEAVE_TO_OTHERS, Ledger};
-use crate::line_writer::{Queue, count_lines};
+use crate::access_log::Route;
+use crate::line_writer::count_lines;
 use crate::passage::{self, Landing, Outlook, PAUSE_MS, Passage};
 use crate::report;
 use crate::start_error::StartError;
@@ -111,7 +112,7 @@ impl Supervisor {
     pub(crate) fn start(
         worker_command: WorkerCommand,
         ledger: Ledger,
-        log: Option<Arc<Queue>>,
+        log: Option<Arc<Route>>,
         listeners: Vec<Vec<Vec<OwnedFd>>>,
         travels: Travels,
     ) -> Result<Self, StartError> {
@@ -309,7 +310,7 @@ impl Place {
 struct SupervisorThread {
     worker_command: WorkerCommand,
     ledger: Ledger,
-    log: Option<Arc<Queue>>,
+    log: Option<Arc<Route>>,
     /// A buffer of lines on their way to the log.
     lines: Vec<u8>,
     places: Vec<Place>,
