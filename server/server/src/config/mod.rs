@@ -147,7 +147,7 @@ impl Config {
     /// The first mistake that is found.
     pub(crate) fn read_effective(text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::new();
-        config.read(&Source { text, name: "effective configuration".into(), has_lines: true })?;
+        config.read(&Source::file(text, "effective configuration".into()))?;
         validate::check(&config.settings, &config.origins)?;
         Ok(config)
     }
@@ -182,7 +182,7 @@ impl Config {
             };
             at_source(&name, fault)
         })?;
-        self.read(&Source { text: &text, name, has_lines: true })?;
+        self.read(&Source::file(&text, name))?;
         self.resolve_paths(path.parent().unwrap_or(Path::new("")));
         Ok(())
     }
@@ -323,13 +323,13 @@ impl Config {
 
     fn set(&mut self, flag: &str, key: &str, value: &str) -> Result<(), ConfigError> {
         let text = format!("{key} = {value}");
-        self.read(&Source { text: &text, name: flag.into(), has_lines: false })
+        self.read(&Source::flag(&text, flag))
     }
 
     /// Sets a key of hosts on the command line, for every host.
     fn set_in_hosts(&mut self, flag: &str, key: &str, value: &str) -> Result<(), ConfigError> {
         let text = format!("{key} = {value}");
-        let source = Source { text: &text, name: flag.into(), has_lines: false };
+        let source = Source::flag(&text, flag);
         let explain = |fault: Fault| source.explain(fault);
         let table = parse(&source)?;
         for (index, host) in self.settings.hosts.iter_mut().enumerate() {
