@@ -252,6 +252,7 @@ impl Generation {
         Ok(())
     }
 
+    /// Tells the workers, and keeps what they are told. The log is the caller's.
     fn go_on_by(&mut self, prepared: Prepared) -> Result<(), StartError> {
         let Prepared { machine, config, choice, mut ready } = prepared;
         let settings = &config.settings;
@@ -318,8 +319,14 @@ impl Lasting {
     /// Has workers that stay write another log, if it is another.
     fn replace_log(&mut self, renewal: Renewal) {
         let former = self.services.replace_log(renewal);
+        self.retire(former, 0); // no set of workers uses it
+    }
+
+    /// Keeps services until the last workers that use them have ended, if there are any.
+    fn retire(&mut self, mut former: Services, last_user: u64) {
+        former.last_user = last_user;
         if !former.is_empty() {
-            self.former.push(former); // no set of workers uses it
+            self.former.push(former);
         }
     }
 
@@ -328,11 +335,8 @@ impl Lasting {
         let (closed, refused) = self.listeners.settle(settings.socket.listeners);
         closed.iter().for_each(|at| report(&format!("no longer listening at {at}")));
         refused.iter().for_each(|why| report(&why.to_string()));
-        let mut former = self.services.replace(renewal);
-        if !former.is_empty() {
-            former.last_user = self.generations;
-            self.former.push(former);
-        }
+        let former = self.services.replace(renewal);
+        self.retire(former, self.generations);
         self.generations += 1;
         self.generations
     }
