@@ -193,7 +193,7 @@ fn get(path: &str) -> String {
 struct Steps {
     reached: Mutex<usize>,
     changed: Condvar,
-    /// The number of requests that have been held back.
+    /// The number of requests that have been held back, or have come without the rest of their body.
     waits: AtomicUsize,
 }
 
@@ -230,6 +230,7 @@ fn held_back(steps: &Arc<Steps>) -> SocketAddr {
             }
             (_, "now") => send(stream, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnow"),
             (_, "echo") => {
+                steps.waits.fetch_add(1, Ordering::Relaxed);
                 let mut body = [0; 10];
                 stream.read_exact(&mut body).unwrap();
                 send(stream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
@@ -367,7 +368,7 @@ fn what_clients_are_in_the_middle_of_outlasts_a_change_of_a_header() {
         let mut tunnel = switched(&server);
         let middle = [Situation::HalfAnUpload, Situation::HalfAReply, Situation::Unanswered];
         let mut clients = middle.map(|situation| Client::place(situation, &server, 0));
-        assert!(comes_true(|| steps.waits.load(Ordering::Relaxed) == 2));
+        assert!(comes_true(|| steps.waits.load(Ordering::Relaxed) == 3));
         for name in ["another", "the last"] {
             server.change(&config(name)).unwrap();
             let until = os::clock::now() + 20_000;
