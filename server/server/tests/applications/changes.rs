@@ -193,7 +193,7 @@ fn get(path: &str) -> String {
 struct Steps {
     reached: Mutex<usize>,
     changed: Condvar,
-    /// The number of requests that have been held back, or have come without the rest of their body.
+    /// The number of requests that were held back, or have come without all of their body.
     waits: AtomicUsize,
 }
 
