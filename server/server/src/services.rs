@@ -154,10 +154,8 @@ impl Renewal {
 
     /// Ends what was started: it is not used after all.
     pub(crate) fn end(self) {
-        let now = os::clock::now();
-        self.log.flatten().into_iter().for_each(|log| {
-            log.close(now, &mut StopDeadline::passed());
-        });
-        self.spawner.flatten().into_iter().for_each(|it| it.end(now + WORKERS_END_US));
+        self.log.flatten().into_iter().for_each(Log::discard);
+        let until_us = os::clock::now() + WORKERS_END_US;
+        self.spawner.flatten().into_iter().for_each(|it| it.end(until_us));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -192,6 +192,32 @@ fn what_is_configured_anew_holds_from_then_on() {
     server.stop();
 }
 
+/// The log is opened before it is known whether all else can be.
+#[test]
+fn a_change_that_is_refused_leaves_no_file_behind() {
+    let place = Place::new();
+    let write = |listen: &str, log: &str| {
+        let log = format!("[log]\naccess = \"combined\"\npath = \"{log}\"\n");
+        let text = format!("listen = [\"{listen}\"]\n[[host]]\nroot = \"a\"\n{log}");
+        fs::write(place.path("r.toml"), text).unwrap();
+    };
+    write("127.0.0.1:0", "log");
+    let server = place.serve_by("r.toml");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    fs::write(place.path("empty"), "").unwrap();
+    for (log, stays) in [("other", false), ("empty", true)] {
+        write(&address, log);
+        let (status, _, err) = place.ctl(&["reload"]);
+        assert_eq!(status, 1, "{err}");
+        assert!(err.contains(&address), "{err}");
+        assert_eq!(fs::exists(place.path(log)).unwrap(), stays, "{log}");
+    }
+    assert_eq!(server.status("/"), 200);
+    server.stop();
+    assert_eq!(fs::read_to_string(place.path("log")).unwrap().lines().count(), 1);
+}
+
 /// Programs are those of the site that is asked, and what they write is logged as configured.
 #[test]
 fn programs_are_those_of_the_site_that_is_configured_now() {
@@ -286,7 +312,7 @@ pub(crate) fn take_response(client: &mut TcpStream) -> String {
 }
 
 fn free_address() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 #[test]

@@ -8,8 +8,10 @@
 
 mod format;
 
+use std::fs;
 use std::io;
 use std::mem;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use session::{AccessLog, Record};
@@ -29,6 +31,8 @@ pub struct Log {
     limits: QueueLimits,
     writer: LineWriter,
     route: Arc<Route>,
+    /// The file, if there was none before.
+    created: Option<PathBuf>,
 }
 
 /// The way of lines to the writer of the log that is in use, which may be another from one buffer
@@ -82,13 +86,15 @@ impl Log {
         let path = settings.path.clone();
         let open = move || Output::open(PURPOSE.what, &path);
         let limits = limits(settings);
+        let file = (settings.path != "-").then(|| PathBuf::from(&settings.path));
+        let created = file.filter(|path| !path.exists());
         let output = open().map_err(StartError::AccessLog)?;
         let writer = LineWriter::start(PURPOSE, limits, output, move || {
             open().map_err(|why| why.to_string())
         })
         .map_err(StartError::system("start the writer of the access log"))?;
         let route = Arc::new(Route(Mutex::new(Arc::clone(writer.queue()))));
-        Ok(Some(Self { form: settings.access, limits, writer, route }))
+        Ok(Some(Self { form: settings.access, limits, writer, route, created }))
     }
 
     /// Returns a maker of workers' ends.
@@ -123,6 +129,15 @@ impl Log {
     /// Takes no more lines. Returns whether all are written. The workers must have flushed.
     pub(crate) fn begin_to_close(&self) -> bool {
         self.writer.begin_to_close()
+    }
+
+    /// Ends a log that nobody has written to, and takes its file away if there was none before.
+    pub(crate) fn discard(self) {
+        self.writer.close(os::clock::now(), &mut StopDeadline::passed());
+        let is_empty = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.len() == 0);
+        if let Some(path) = self.created.filter(is_empty) {
+            let _ = fs::remove_file(path); // else it stays, and is empty
+        }
     }
 
     /// Writes what is queued and ends the writer, if that is done before the deadline; `since_us`
