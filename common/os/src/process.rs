@@ -22,13 +22,20 @@ pub fn kernel_release() -> String {
     uname().release().to_string_lossy().into_owned()
 }
 
+/// A descriptor that can be read when a child has ended, which nobody has waited for yet.
+///
+/// # Errors
+/// There is no other descriptor.
+pub fn end_of(child: &Child) -> io::Result<OwnedFd> {
+    Ok(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?)
+}
+
 /// Waits for the end of a child, which is killed if it does not end by itself in time.
 ///
 /// # Errors
 /// None that a caller can correct.
 pub fn end_within(child: &mut Child, timeout_ms: u64) -> io::Result<ExitStatus> {
-    let pid = Pid::from_child(child);
-    let ends = pidfd_open(pid, PidfdFlags::empty())
+    let ends = end_of(child)
         .is_ok_and(|end| wait_ready(end.as_fd(), Readiness::Readable, timeout_ms).unwrap_or(false));
     if !ends {
         let _ = child.kill(); // it fails if the child has ended meanwhile

@@ -47,9 +47,29 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// A passage on which connections are sent, by a thread of its own: who gives one does not wait.
+///
+/// What a process has not received when it ends is not lost: somebody else has the other end of its
+/// socket as well. It is the supervisor where that starts another process, and [`FarEnd`] where
+/// none comes in its place. So nothing need be acknowledged.
 pub(crate) struct Passage {
     way: Arc<Way>,
     thread: JoinHandle<()>,
+}
+
+/// The other end of a passage to a process that nobody replaces.
+pub(crate) struct FarEnd {
+    /// A copy of that process's own.
+    pub(crate) socket: OwnedFd,
+    /// Can be read when the process has ended.
+    pub(crate) ended: OwnedFd,
+    /// The bounds of connections that come back.
+    pub(crate) limits: Limits,
+}
+
+impl FarEnd {
+    fn is_left(&self) -> bool {
+        wait_ready(self.ended.as_fd(), Readiness::Readable, 0).unwrap_or(true)
+    }
 }
 
 /// A connection on its way: the message, and the socket.
@@ -60,6 +80,7 @@ struct Way {
     /// None when no more is sent.
     sender: Mutex<Option<Sender<Packed>>>,
     sockets: Arc<[OwnedFd]>,
+    far_end: Option<FarEnd>,
     /// The number of connections that are open in this process.
     open: Arc<AtomicUsize>,
     flow: Arc<Flow>,
@@ -85,6 +106,27 @@ impl Passage {
         open: Arc<AtomicUsize>,
         ended: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
+        Self::begin(sockets, None, open, ended)
+    }
+
+    /// A passage to a process that nobody replaces, and the other end, if it has given that.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub(crate) fn start_to(
+        socket: OwnedFd,
+        far_end: Option<FarEnd>,
+        open: Arc<AtomicUsize>,
+    ) -> io::Result<Self> {
+        Self::begin(vec![socket], far_end, open, || ())
+    }
+
+    fn begin(
+        sockets: Vec<OwnedFd>,
+        far_end: Option<FarEnd>,
+        open: Arc<AtomicUsize>,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel();
         let flow = Flow { waiting: AtomicUsize::new(0), until_us: AtomicU64::new(u64::MAX) };
         let flow = Arc::new(flow);
@@ -96,7 +138,7 @@ impl Passage {
             ended();
         };
         let thread = thread::Builder::new().name("passage".into()).spawn(pass)?;
-        let way = Way { sender: Mutex::new(Some(sender)), sockets, open, flow };
+        let way = Way { sender: Mutex::new(Some(sender)), sockets, far_end, open, flow };
         Ok(Self { way: Arc::new(way), thread })
     }
 
@@ -108,6 +150,15 @@ impl Passage {
     /// Whether the other side takes no more.
     pub(crate) fn is_over(&self) -> bool {
         self.way.is_over()
+    }
+
+    /// Has one of these heirs go on with what a process that has ended has not received. What none
+    /// takes is closed, with a line that says how many those are.
+    pub(crate) fn take_back(&self, heirs: &[Arc<dyn Heir>]) {
+        if let Some(far_end) = self.way.far_end.as_ref().filter(|it| it.is_left()) {
+            let mut landing = Landing::new(far_end.limits.clone(), Arc::clone(&self.way.open));
+            landing.take_all(far_end.socket.as_fd(), heirs);
+        }
     }
 
     /// Whether none of those that were taken wait any more.
@@ -139,7 +190,8 @@ impl Way {
     /// The other side sends nothing: what can be received is the end.
     fn is_over(&self) -> bool {
         let is_ended = |socket: &OwnedFd| wait_ready(socket.as_fd(), Readiness::Readable, 0);
-        self.sockets.iter().all(|socket| is_ended(socket).unwrap_or(false))
+        self.far_end.as_ref().is_some_and(FarEnd::is_left)
+            || self.sockets.iter().all(|socket| is_ended(socket).unwrap_or(false))
     }
 
     fn waiting(&self) -> usize {

@@ -199,7 +199,7 @@ fn stop(server: Server, end: End, deadline: &mut StopDeadline<'_>) -> Result<(),
         }
         End::Followed { passage, .. } => {
             report(&format!("another process serves: connections have {seconds} s to finish"));
-            let ended = server.end(deadline, || passage.as_ref().is_some_and(Passage::is_over));
+            let ended = server.end(deadline, passage.as_ref());
             passage.into_iter().for_each(|passage| passage.end_by(deadline));
             ended?
         }
@@ -512,7 +512,9 @@ impl Serving {
         };
         let (process, mut lines) = (successor.process(), vec![successor.description.clone()]);
         lines.extend(no_longer_changed(&self.changed));
-        let passage = match successor.passage(self.server().open()) {
+        let settings = &self.config.settings;
+        let limits = ready::limits(&settings.limits, &settings.timeouts);
+        let passage = match successor.passage(self.server().open(), limits) {
             Ok(passage) => passage,
             Err(why) => return Err(format!("cannot start a thread: {why}")),
         };

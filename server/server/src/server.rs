@@ -19,6 +19,7 @@ use crate::generation::{Ended, Generation, Lasting, Prepared, Taker, report_left
 use crate::interrupt_affinity::InterruptAffinity;
 use crate::line_writer::Queue;
 use crate::partitions::Allowance;
+use crate::passage::Passage;
 use crate::report;
 use crate::services::Services;
 use crate::start_error::StartError;
@@ -360,22 +361,25 @@ impl Server {
         self.lasting.listeners.close();
         self.issue(Order::StopAccepting);
         self.issue(Order::Drain);
-        self.end(deadline, || false)
+        self.end(deadline, None)
     }
 
     /// Waits until no connection is left, or until the `deadline`, and cuts off the rest. If they
-    /// go to another process, which refuses them from some moment on, each ends with its next
-    /// response then. The errors are those of [`Self::stop_gracefully`].
+    /// go `onward` to another process, which refuses them from some moment on or is killed, each
+    /// ends here with its next response then. The errors are those of [`Self::stop_gracefully`].
     pub(crate) fn end(
         mut self,
         deadline: &mut StopDeadline<'_>,
-        are_refused: impl Fn() -> bool,
+        onward: Option<&Passage>,
     ) -> Result<Summary, String> {
         let (mut aborted, mut has_heir) = (false, true);
         while !self.has_ended() {
-            if has_heir && are_refused() {
-                has_heir = false;
-                self.all().for_each(|generation| generation.leave(None));
+            if let Some(onward) = onward.filter(|onward| onward.is_over()) {
+                if std::mem::take(&mut has_heir) {
+                    self.all().for_each(|generation| generation.leave(None));
+                }
+                let heirs: Vec<_> = self.all().filter_map(Generation::heir).collect();
+                onward.take_back(&heirs);
             }
             if deadline.has_passed() {
                 self.issue(Order::Abort);

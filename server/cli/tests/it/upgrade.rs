@@ -16,7 +16,7 @@ use testkit::sockets::{SYN_RECEIVED, TcpSocket, tcp_sockets};
 use testkit::{comes_true, install, install_script, wait_until};
 
 use crate::ctl::{Place, ROPEWALK, answer, answer_to, ask};
-use crate::processes::is_running;
+use crate::processes::{is_running, is_stopped};
 
 /// A file that no socket takes at once.
 pub(crate) const LARGE_BYTES: usize = 8 << 20;
@@ -173,6 +173,34 @@ fn connections_at_rest_outlive_the_former_server() {
         os::signals::send("KILL", &[upgradable.server.pid()]);
         upgradable.waits_for_end();
         resting.iter_mut().for_each(|client| assert_eq!(ask(client, "/"), 200, "{name}"));
+        assert_eq!(upgradable.place.ctl(&["drain"]).0, 0, "{name}");
+    });
+}
+
+/// Its client need not ask again.
+#[test]
+fn what_comes_to_rest_at_the_former_server_goes_to_the_follower() {
+    let engines = engines::ENGINES.iter().filter(|spec| spec.moves.are_taken());
+    let names: Vec<&str> = engines.map(|spec| spec.name).collect();
+    testkit::side_by_side(&names, |name| {
+        if (engines::find(name).unwrap().obstacle)().is_some() {
+            return;
+        }
+        // No deadline wakes anybody.
+        let idle = ["--set", "timeouts.idle_ms=36000000", "--set", "timeouts.write_ms=36000000"];
+        let arguments = [&["--engine", name], &idle[..], &PATIENT].concat();
+        let mut upgradable = Upgradable::start(&arguments, |_| {});
+        let mut clients = [(); 3].map(|()| upgradable.server.connect());
+        for client in &mut clients {
+            client.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        }
+        let _follower = upgradable.upgrade();
+        clients.iter_mut().for_each(|client| assert_eq!(answer(client), (200, false), "{name}"));
+        let status = || upgradable.place.ctl(&["status"]).1;
+        let has_all = comes_true(|| status().contains("\n3 connections open, "));
+        assert!(has_all, "{name}: {}", status());
+        upgradable.waits_for_end();
+        clients.iter_mut().for_each(|client| assert_eq!(ask(client, "/"), 200, "{name}"));
         assert_eq!(upgradable.place.ctl(&["drain"]).0, 0, "{name}");
     });
 }
@@ -370,6 +398,36 @@ fn either_process_may_be_killed() {
                 upgradable.waits_for_end();
             }
         }
+    }
+}
+
+/// It has come to rest when the follower was there already, and nobody else has it then. (Where
+/// nobody takes connections any more that leave, and where workers are processes, it is closed.)
+#[test]
+fn what_a_follower_that_is_killed_has_not_received_is_answered_by_the_former_server() {
+    for engine in ["event-loop", "event-loop-helpers", "threads", "thread-pool", "fibers", "tasks"]
+    {
+        let mut upgradable =
+            Upgradable::start(&[&["--engine", engine], &PATIENT[..]].concat(), |_| {});
+        let begin = |server: &ServerProcess| {
+            let mut client = server.connect();
+            client.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            client
+        };
+        let slow = begin(&upgradable.server);
+        let mut clients = [(); 3].map(|()| begin(&upgradable.server));
+        let follower = upgradable.upgrade();
+        os::signals::send("STOP", &[follower.process]);
+        wait_until(|| is_stopped(follower.process));
+        let descriptors = upgradable.server.descriptors();
+        clients.iter_mut().for_each(|client| assert_eq!(answer(client), (200, false), "{engine}"));
+        wait_until(|| upgradable.server.descriptors() + clients.len() <= descriptors);
+        os::signals::send("KILL", &[follower.process]);
+        for client in &mut clients {
+            assert_eq!(answer_to(client, "/"), (200, true), "{engine}");
+        }
+        drop(slow);
+        upgradable.waits_for_end();
     }
 }
 

@@ -98,6 +98,8 @@ async fn converse(client: &mut Client) {
             match pause {
                 Pause::Closed => return,
                 Pause::Yield => yield_now().await,
+                // It may have come to rest since it was last looked whether it can move.
+                Pause::Wait | Pause::Away if client.is_leaving && client.moves() => return,
                 Pause::Wait | Pause::Away => match client.wait(&mut alarm).await {
                     Ok(woken) => is_fetched = client.wake(woken),
                     Err(_) => return,

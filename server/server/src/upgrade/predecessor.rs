@@ -2,7 +2,7 @@
 
 use std::env;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process;
 use std::thread;
 
@@ -88,24 +88,26 @@ impl Predecessor {
         }
     }
 
-    /// Says that this server serves what `description` says, and whether it takes connections.
+    /// Says that this server serves what `description` says, and whether it takes connections; and
+    /// gives this end of the socket: what is still there if this process is killed comes back.
     ///
     /// # Errors
     /// The predecessor has gone, or takes this process for one that hangs.
     pub(crate) fn say_ready(&self, takes_connections: bool, description: &str) -> io::Result<()> {
         let sign = if takes_connections { b'+' } else { b'-' };
-        self.say(&[&[READY, sign], description.as_bytes()].concat())
+        let message = [&[READY, sign], description.as_bytes()].concat();
+        self.say(&message, Some(self.socket.as_fd()))
     }
 
     /// Says why this server does not serve. 2 is the exit status for a mistake of the user.
     pub(crate) fn say_failed(&self, exit_status: u8, why: &str) {
         // If this fails, nobody is there who wants to know.
-        let _ = self.say(&[&[FAILED, b'0' + exit_status], why.as_bytes()].concat());
+        let _ = self.say(&[&[FAILED, b'0' + exit_status], why.as_bytes()].concat(), None);
     }
 
-    fn say(&self, message: &[u8]) -> io::Result<()> {
+    fn say(&self, message: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let message = &message[..message.len().min(MESSAGE_BYTES_MAX)];
-        passing::send_with(self.socket.as_fd(), message, None).map(|_| ())
+        passing::send_with(self.socket.as_fd(), message, descriptor).map(|_| ())
     }
 
     /// Has a thread go on with the connections that come, until the predecessor has ended.

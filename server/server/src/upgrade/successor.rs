@@ -12,12 +12,13 @@ use os::errors::Cause;
 use os::passing;
 use os::process::Identity;
 use os::socket::{Readiness, wait_ready};
+use session::Limits;
 
 use super::{
     ALL_LISTENERS, FAILED, FORM, LISTENER, MESSAGE_BYTES_MAX, Message, READY, SETTING, VARIABLE,
     identity, left_ms, receive,
 };
-use crate::passage::Passage;
+use crate::passage::{FarEnd, Passage};
 
 /// How long a successor may take until it serves.
 const READY_US: u64 = 10_000_000;
@@ -30,6 +31,8 @@ pub(crate) struct Successor {
     child: Child,
     socket: OwnedFd,
     takes_connections: bool,
+    /// A copy of its own end of the socket.
+    theirs: Option<OwnedFd>,
     /// What it serves, where and how.
     pub(crate) description: String,
 }
@@ -121,13 +124,14 @@ impl Successor {
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(None),
                 _ => Err(why),
             });
-        let (status, line) = match &answer {
-            Ok(Some(Message { kind: READY, text, .. })) => {
+        let (status, line) = match answer {
+            Ok(Some(Message { kind: READY, text, descriptor })) => {
                 let (sign, description) = text.split_first().unwrap_or((&b'-', &[]));
                 return Ok(Self {
                     child,
                     socket: ours,
                     takes_connections: *sign == b'+',
+                    theirs: descriptor,
                     description: String::from_utf8_lossy(description).into_owned(),
                 });
             }
@@ -159,15 +163,22 @@ impl Successor {
         os::signals::send("TERM", &[self.process()]);
     }
 
-    /// Begins to pass connections on, of which there are `open`; none if they are not taken.
+    /// Begins to pass connections on, of which there are `open`; none if they are not taken. Those
+    /// that come back have these `limits`.
     ///
     /// # Errors
-    /// There is no thread.
-    pub(crate) fn passage(self, open: Arc<AtomicUsize>) -> io::Result<Option<Passage>> {
-        match self.takes_connections {
-            true => Passage::start(vec![self.socket], open, || ()).map(Some),
-            false => Ok(None),
+    /// There is no thread, or no descriptor.
+    pub(crate) fn passage(
+        self,
+        open: Arc<AtomicUsize>,
+        limits: Limits,
+    ) -> io::Result<Option<Passage>> {
+        if !self.takes_connections {
+            return Ok(None);
         }
+        let ended = os::process::end_of(&self.child)?;
+        let far_end = self.theirs.map(|socket| FarEnd { socket, ended, limits });
+        Passage::start_to(self.socket, far_end, open).map(Some)
     }
 }
 
