@@ -1,6 +1,7 @@
-//! Memory that several processes see: cells for numbers, and texts that no process can change.
+//! Memory that several processes see: cells for numbers, texts that no process can change, and a
+//! text that one process replaces.
 //!
-//! Both are anonymous files (memfd), passed on as descriptors. Only whole 64-bit numbers are
+//! All are anonymous files (memfd), passed on as descriptors. Only whole 64-bit numbers are
 //! shared, each of which is always consistent: there are no locks here.
 
 use crate::call::uninterrupted;
@@ -10,11 +11,11 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr;
 use std::slice;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Seals without which a mapping could lose its pages while it is in use.
 const FIXED_SIZE: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -97,6 +98,90 @@ pub fn read_text(file: BorrowedFd<'_>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
 }
 
+/// A text that one process replaces, and that those which are forked from it read. It has a number,
+/// which each of them can compare at no cost.
+pub struct Bulletin {
+    file: File,
+    cells: &'static [AtomicU64],
+}
+
+// The cells: the number of the text that counts, and of the last two where each is in the file, how
+// long it is, and its mark. The last one is in the first or the second place; the next is written
+// into the other.
+const NUMBER: usize = 0;
+const PLACES: usize = 1;
+const PLACE_CELLS: usize = 3;
+const BULLETIN_CELLS: usize = PLACES + 2 * PLACE_CELLS;
+
+impl Bulletin {
+    /// A bulletin without a text, whose number is 0. It is mapped for as long as the process lives.
+    ///
+    /// # Errors
+    /// There is no memory, or no descriptor.
+    pub fn new() -> io::Result<Self> {
+        let cells = map_cells(create_cells(BULLETIN_CELLS)?.as_fd())?.leak();
+        Ok(Self { file: create("ropewalk-bulletin")?, cells })
+    }
+
+    /// The number of the text that counts.
+    #[must_use]
+    pub fn number(&self) -> &'static AtomicU64 {
+        &self.cells[NUMBER]
+    }
+
+    /// Writes the next text and its `mark`, which count when the number is one more. Only for one
+    /// thread of all processes.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn write(&self, text: &str, mark: u64) -> io::Result<()> {
+        let number = self.number().load(Ordering::Relaxed).wrapping_add(1);
+        // Who still reads in the place of this one finds that another counts.
+        fence(Ordering::Release);
+        let [start, len, _] = self.place(number.wrapping_sub(1)).each_ref().map(load);
+        // Others may be reading the last one.
+        let at = if start >= text.len() as u64 { 0 } else { start + len };
+        uninterrupted(|| self.file.write_all_at(text.as_bytes(), at))?;
+        let cells = self.place(number).iter().zip([at, text.len() as u64, mark]);
+        cells.for_each(|(cell, value)| cell.store(value, Ordering::Relaxed));
+        Ok(())
+    }
+
+    /// Reads the text that counts, and its mark.
+    ///
+    /// # Errors
+    /// There is none yet, or it is no text.
+    pub fn read(&self) -> io::Result<(String, u64)> {
+        loop {
+            let number = self.number().load(Ordering::Acquire);
+            let [start, len, mark] = self.place(number).each_ref().map(load);
+            let mut bytes = vec![0; len as usize];
+            let outcome = uninterrupted(|| self.file.read_exact_at(&mut bytes, start));
+            fence(Ordering::Acquire);
+            // As long as this one counts nobody writes in its place.
+            if self.number().load(Ordering::Relaxed) != number {
+                continue;
+            }
+            outcome?;
+            let text = String::from_utf8(bytes);
+            let text = text.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+            return match len {
+                0 => Err(io::ErrorKind::NotFound.into()),
+                _ => Ok((text, mark)),
+            };
+        }
+    }
+
+    fn place(&self, number: u64) -> &[AtomicU64; PLACE_CELLS] {
+        let start = PLACES + (number % 2) as usize * PLACE_CELLS;
+        self.cells[start..start + PLACE_CELLS].try_into().expect("there are so many")
+    }
+}
+
+fn load(cell: &AtomicU64) -> u64 {
+    cell.load(Ordering::Relaxed)
+}
+
 fn create(name: &str) -> io::Result<File> {
     Ok(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into())
 }
@@ -104,8 +189,7 @@ fn create(name: &str) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
-    use std::sync::atomic::Ordering;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn what_one_mapping_adds_another_sees() {
@@ -152,5 +236,43 @@ mod tests {
             assert_eq!(read_text(file.as_fd()).unwrap(), "[engine]\n");
         }
         assert!(File::from(file).write_all(b"x").is_err());
+    }
+
+    #[test]
+    fn the_text_of_a_bulletin_counts_when_its_number_does() {
+        let bulletin = Bulletin::new().unwrap();
+        assert!(bulletin.read().is_err());
+        bulletin.write("first", 7).unwrap();
+        assert!(bulletin.read().is_err());
+        bulletin.number().store(1, Ordering::Release);
+        bulletin.write("another", 8).unwrap();
+        assert_eq!(bulletin.read().unwrap(), ("first".into(), 7));
+        bulletin.number().store(2, Ordering::Release);
+        assert_eq!(bulletin.read().unwrap(), ("another".into(), 8));
+    }
+
+    #[test]
+    fn no_text_of_a_bulletin_is_of_two() {
+        const TEXTS: u64 = 5_000;
+        let text = |number: u64| number.to_string().repeat(1 + (number % 1000) as usize);
+        let bulletin = Bulletin::new().unwrap();
+        let publish = |number: u64| {
+            bulletin.write(&text(number), number).unwrap();
+            bulletin.number().store(number, Ordering::Release);
+        };
+        publish(1);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (2..TEXTS).for_each(publish);
+                is_over.store(true, Ordering::Relaxed);
+            });
+            while !is_over.load(Ordering::Relaxed) {
+                let (found, mark) = bulletin.read().unwrap();
+                assert!(found == text(mark), "{mark}");
+            }
+        });
+        let bytes = bulletin.file.metadata().unwrap().len();
+        assert!(bytes < 20_000, "{bytes}: room is used again");
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use session::{Connection, Worker};
 
@@ -182,7 +182,7 @@ pub struct Start {
     /// The number of connections that are open, in all engines of this process.
     pub open: Arc<AtomicUsize>,
     /// The limit on them.
-    pub connections_max: usize,
+    pub connections_max: ConnectionLimit,
     /// How files are sent: one of the ways in the engine's row.
     pub sendfile: SendfileMode,
     /// Whether listeners are shared with other workers or processes, and an arrival is to wake one
@@ -192,6 +192,38 @@ pub struct Start {
     pub knobs: KnobValues,
     /// Starts helper processes, for engines that have some.
     pub start_helper: StartHelper,
+}
+
+/// How many connections may be open.
+#[derive(Clone, Debug)]
+pub struct ConnectionLimit {
+    most: usize,
+    now: Arc<AtomicUsize>,
+}
+
+impl ConnectionLimit {
+    /// A limit of `most`, for which an engine has room.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self { most, now: Arc::new(AtomicUsize::new(most)) }
+    }
+
+    /// What it may be set to.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// How many may be open now.
+    #[must_use]
+    pub fn now(&self) -> usize {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Sets another limit, as far as there is room. Connections that are open already stay.
+    pub fn set(&self, limit: usize) {
+        self.now.store(limit.min(self.most), Ordering::Relaxed);
+    }
 }
 
 /// One partition.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use file_cache::Cache;
@@ -109,6 +109,8 @@ pub struct Runner {
     left_out: LeftOut,
     file_idle_us: Option<u64>,
     moment_us: u64,
+    /// The index of the first host of the current site.
+    first_host: Arc<AtomicUsize>,
     /// Called before each job, so that a test can delay it.
     #[cfg(test)]
     pub(crate) before: Option<Before>,
@@ -158,6 +160,7 @@ impl Runner {
     /// A root cannot be opened; the message names it.
     pub fn new(site: Arc<Site>, small_body_bytes_max: u64) -> io::Result<Self> {
         Ok(Self {
+            first_host: Arc::new(site.first().into()),
             sites: RwLock::new(vec![OpenSite::open(site, None)?]),
             small_body_bytes_max,
             turns: None,
@@ -178,7 +181,9 @@ impl Runner {
     /// A root cannot be opened; the message names it. Nothing has changed then.
     pub fn follow(&self, site: Arc<Site>) -> io::Result<()> {
         let former = self.sites.read().unwrap_or_else(PoisonError::into_inner).last().cloned();
+        let first_host = site.first();
         let open = OpenSite::open(site, former.as_deref())?;
+        self.first_host.store(first_host, Ordering::Relaxed);
         self.sites.write().unwrap_or_else(PoisonError::into_inner).push(open);
         Ok(())
     }
@@ -274,7 +279,7 @@ impl Runner {
     /// The closer of unused files that the runner has opened for these caches.
     #[must_use]
     pub fn open_files(&self, caches: Vec<Arc<Cache<Entry>>>) -> OpenFiles {
-        OpenFiles::new(caches, self.file_idle_us)
+        OpenFiles::new(caches, self.file_idle_us, Arc::clone(&self.first_host))
     }
 
     /// Runs one job, which may block.
@@ -559,14 +564,20 @@ impl Drop for Turn<'_> {
 }
 
 impl HostRoot {
-    /// Opens a root, which is that of another host if that has the same directory open.
-    fn open(path: &Path, other: Option<&Self>) -> io::Result<Self> {
+    /// Opens a root. If a former host has one open at the same path, it is that, unless the path
+    /// has come to lead elsewhere: it may be missing for a moment.
+    fn open(path: &Path, former: Option<&Self>) -> io::Result<Self> {
         let failed = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-        let root = Root::new(path).map_err(failed)?;
-        let other = other.map(|it| Arc::clone(&it.read().root));
-        let own = directory(&root);
-        let is_same = |other: &Arc<Root>| own.is_some() && directory(other) == own;
-        let root = other.filter(is_same).unwrap_or_else(|| Arc::new(root));
+        let former = former.map(|it| Arc::clone(&it.read().root));
+        let root = match (Root::new(path), former) {
+            (Ok(root), Some(former)) => {
+                let own = directory(&root);
+                let is_same = own.is_some() && directory(&former) == own;
+                if is_same { former } else { Arc::new(root) }
+            }
+            (Err(_), Some(former)) => former,
+            (root, None) => Arc::new(root.map_err(failed)?),
+        };
         Ok(Self {
             path: path.to_owned(),
             tree: RwLock::new(Tree::new(root)),

@@ -41,8 +41,9 @@ mod threads;
 mod threads_direct;
 
 pub use engine::{
-    BACKLOG_MAX, Engine, EngineSpec, Handed, Heir, MakeWorker, Moves, PartitionStart, Plan,
-    Processes, SendfileMode, Start, StartHelper, Wakeups, WorkerStart, no_helper_processes,
+    BACKLOG_MAX, ConnectionLimit, Engine, EngineSpec, Handed, Heir, MakeWorker, Moves,
+    PartitionStart, Plan, Processes, SendfileMode, Start, StartHelper, Wakeups, WorkerStart,
+    no_helper_processes,
 };
 pub use event_loop_helpers::run_helper_process;
 pub use former_knobs::{FORMER_KNOBS, FormerKnob, Now};

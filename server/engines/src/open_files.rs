@@ -1,17 +1,19 @@
-//! Closes cached files that are open without use: files that were not requested for a while, and
-//! files that were deleted or replaced. An open file holds the space of a deleted one, and keeps
-//! its file system mounted.
+//! Closes cached files that are open without use: files that were not requested for a while, files
+//! of former hosts, and files that were deleted or replaced. An open file holds the space of a
+//! deleted one, and keeps its file system mounted.
 //!
 //! Only the caches release files here. The caller wakes the workers that sleep and may still hold
 //! an entry that has left, and a response that is sent from a file keeps it open to its end.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::{io, thread};
 
 use file_cache::{Cache, Round, Slot};
 use os::files::is_unlinked;
+use session::host_of;
 use site::resource::Entry;
 
 use crate::lock::lock;
@@ -31,6 +33,8 @@ pub struct OpenFiles {
     scans_per_round: u64,
     /// The number of rounds without a request after which a file is closed.
     rests_max: Option<u16>,
+    /// The index of the first host that there is.
+    first_host: Arc<AtomicUsize>,
     scanned_us: u64,
 }
 
@@ -73,9 +77,14 @@ impl Caretaker {
 
 impl OpenFiles {
     /// The open files of `caches`, to be closed when they were not requested for `idle_us`
-    /// microseconds; none keeps files open that were not deleted or replaced.
+    /// microseconds, or are of hosts with indices below `first_host`; none keeps files open that
+    /// were not deleted or replaced.
     #[must_use]
-    pub fn new(caches: Vec<Arc<Cache<Entry>>>, idle_us: Option<u64>) -> Self {
+    pub fn new(
+        caches: Vec<Arc<Cache<Entry>>>,
+        idle_us: Option<u64>,
+        first_host: Arc<AtomicUsize>,
+    ) -> Self {
         let scans = |us: u64| us.div_ceil(SCAN_US);
         // A round must be short compared with a short idle time.
         let scans_per_round =
@@ -86,6 +95,7 @@ impl OpenFiles {
             caches: caches.into_iter().map(|cache| (cache, Round::default())).collect(),
             scans_per_round,
             rests_max: idle_us.map(|us| u16::try_from(rests(us)).unwrap_or(u16::MAX)),
+            first_host,
             scanned_us: os::clock::now(),
         }
     }
@@ -94,7 +104,8 @@ impl OpenFiles {
     #[must_use]
     pub fn not_kept(caches: Vec<Arc<Cache<Entry>>>) -> Self {
         let caches = caches.into_iter().map(|cache| (cache, Round::default())).collect();
-        Self { caches, scans_per_round: 1, rests_max: Some(0), scanned_us: 0 }
+        let (rests_max, first_host) = (Some(0), Arc::default());
+        Self { caches, scans_per_round: 1, rests_max, first_host, scanned_us: 0 }
     }
 
     /// Closes the files that are due. To be called about once a second; more often does no harm.
@@ -113,10 +124,12 @@ impl OpenFiles {
     }
 
     fn scan(&mut self) {
-        let rests_max = self.rests_max;
+        let (rests_max, first_host) = (self.rests_max, self.first_host.load(Ordering::Relaxed));
         let mut leaves = |slot: &Slot<Entry>| {
             let rests = slot.count_check();
-            rests_max.is_some_and(|most| rests >= most) || has_gone(slot.value())
+            rests_max.is_some_and(|most| rests >= most)
+                || host_of(slot.key()) < first_host
+                || has_gone(slot.value())
         };
         for (cache, round) in &mut self.caches {
             if cache.usage().descriptors > 0 {

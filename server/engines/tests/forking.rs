@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::jobs::Runner;
-use engines::{Engine, MakeWorker, Order, PartitionStart, Start, WorkerStart, find};
+use engines::{
+    ConnectionLimit, Engine, MakeWorker, Order, PartitionStart, Start, WorkerStart, find,
+};
 use os::accounting::{self, Process};
 use session::{AccessLog, Limits, Record};
 use testkit::wait_until;
@@ -82,7 +84,7 @@ fn start_with(
         partitions: vec![PartitionStart { cpus: Vec::new(), workers: vec![worker], more }],
         runner,
         open: Arc::default(),
-        connections_max: 100,
+        connections_max: ConnectionLimit::new(100),
         sendfile: spec.sendfile[0],
         exclusive_wakeups: false,
         knobs: values,

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use engines::jobs::Runner;
 use engines::{
-    ENGINES, Engine, EngineSpec, MakeWorker, Order, PartitionStart, Start, WorkerStart, find,
+    ConnectionLimit, ENGINES, Engine, EngineSpec, MakeWorker, Order, PartitionStart, Start,
+    WorkerStart, find,
 };
 use os::socket::{Readiness, wait_ready};
 use session::Limits;
@@ -93,7 +94,7 @@ impl Door {
             partitions: vec![PartitionStart { cpus: Vec::new(), workers, more }],
             runner,
             open: Arc::default(),
-            connections_max: 200,
+            connections_max: ConnectionLimit::new(200),
             sendfile: spec.sendfile[0],
             exclusive_wakeups: false,
             knobs,

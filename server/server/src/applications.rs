@@ -51,10 +51,10 @@ pub(crate) fn status(site: &Site, counters: &[Arc<Counters>]) -> Vec<String> {
             show(application, tunnels)
         })
         .collect();
-    if site.applications().len() >= Counters::TUNNELS {
+    if site.applications().iter().any(|it| it.number() >= Counters::TUNNELS - 1) {
         let count = tunnels_open(counters, Counters::TUNNELS - 1);
         let tunnels = counted(count, "tunnel");
-        lines.push(format!("{tunnels} open to applications beyond the first seven"));
+        lines.push(format!("{tunnels} open to applications that came after the first seven"));
     }
     lines
 }

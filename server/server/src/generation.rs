@@ -13,6 +13,7 @@ use os::socket::shutdown_both;
 use session::Counters;
 use site::Site;
 use site::host::HostSettings;
+use upstream::Application;
 
 use crate::access_log::Log;
 use crate::applications::{self, Lookout};
@@ -24,7 +25,7 @@ use crate::error_log::{self, Budget};
 use crate::interrupt_affinity::Place;
 use crate::layout::{Layout, Share};
 use crate::listeners::{Dealt, Listeners};
-use crate::local::{CounterBook, Given, Local};
+use crate::local::{Assembled, CounterBook, Given, Local};
 use crate::partitions::{Allowance, Machine, Partition};
 use crate::processes::{Ledger, Supervisor, Travels, WorkerCommand};
 use crate::ready::{self, Descriptors, Ready, make_ready, next_site};
@@ -72,6 +73,9 @@ pub(crate) struct Generation {
     /// What interrupts are to be steered to, if they are.
     pub(crate) places: Vec<Place>,
     engine_name: &'static str,
+    /// How many connections each of its processes has room for, and whether the number was set.
+    connections_most: usize,
+    are_connections_set: bool,
     /// One line: what is served, where and how.
     pub(crate) description: String,
     /// Advice for the start.
@@ -104,10 +108,11 @@ impl Basis {
         let mut settings = settings.clone();
         settings.hosts.clear();
         settings.timeouts = TimeoutSettings::default();
-        // Connections and listings are among the descriptors.
+        // Listings are among the descriptors.
         settings.limits = LimitSettings::default();
         settings.log = settings.log.of_workers();
-        Self { settings, partitions: ready.partitions.clone(), descriptors: ready.descriptors }
+        let descriptors = Descriptors { connections: 0, calls: 0, ..ready.descriptors };
+        Self { settings, partitions: ready.partitions.clone(), descriptors }
     }
 }
 
@@ -221,14 +226,38 @@ impl Generation {
     /// Whether the workers can change to a configuration while they work.
     pub(crate) fn can_take_over(&self, prepared: &Prepared, services: &Services) -> bool {
         let Prepared { config, ready, .. } = prepared;
-        let processes = ready.layout.processes;
-        // Those that are forked have nobody who could tell them.
-        processes.is_none_or(|it| !it.single_threaded)
-            && self.basis == Basis::of(&config.settings, ready)
+        self.basis == Basis::of(&config.settings, ready)
             // Helper processes have a copy of the site.
             && ready.descriptors.helpers == 0
             && services.has_spawner_of(&config.settings)
-            && ready.site.has_applications_of(&self.served.site)
+            && self.has_room_for(&config.settings.limits, ready)
+            && self.can_call_all_of(&ready.site)
+    }
+
+    /// Whether as many connections as are configured can be open. Without a number it is as many as
+    /// there are descriptors for, of which the workers were started with some more or less.
+    fn has_room_for(&self, limits: &LimitSettings, ready: &Ready) -> bool {
+        let connections = ready.descriptors.connections;
+        match limits.connections_max {
+            // Each process that was forked has its share.
+            _ if ready.layout.are_forked() => connections == self.connections_most,
+            None if !self.are_connections_set => true,
+            _ => connections <= self.connections_most,
+        }
+    }
+
+    /// Whether the workers can call the applications of another site.
+    fn can_call_all_of(&self, site: &Site) -> bool {
+        let former = &self.served.site;
+        match self.workers {
+            // Those that have called none have nobody who would.
+            Workers::Threads(_) => {
+                site.applications().is_empty() == former.applications().is_empty()
+                    && site.can_follow(former)
+            }
+            // What is found out about applications has its place in the memory that they share.
+            Workers::Processes(..) => site.has_applications_of(former),
+        }
     }
 
     /// Has the workers change to a configuration while they work: they answer whatever request
@@ -242,7 +271,7 @@ impl Generation {
         lasting: &mut Lasting,
     ) -> Result<(), StartError> {
         let renewal = lasting.services.renew(&prepared.config)?;
-        match self.go_on_by(prepared) {
+        match self.go_on_by(prepared, lasting.errors) {
             Ok(()) => lasting.replace_log(renewal),
             Err(why) => {
                 renewal.end();
@@ -253,21 +282,23 @@ impl Generation {
     }
 
     /// Tells the workers, and keeps what they are told. The log is the caller's.
-    fn go_on_by(&mut self, prepared: Prepared) -> Result<(), StartError> {
+    fn go_on_by(&mut self, prepared: Prepared, errors: Budget) -> Result<(), StartError> {
         let Prepared { machine, config, choice, mut ready } = prepared;
         let settings = &config.settings;
         let former = &self.served;
-        let site = match &mut self.workers {
-            Workers::Threads(local) => local.take_over(&config, &ready)?,
+        let site = next_site(&config, &ready, (&former.hosts, &former.site))?;
+        let lookout = match site.has_applications_of(&former.site) {
+            true => Arc::clone(&former.lookout),
+            false => look_out(&config, &site, Some(&former.site), errors)?,
+        };
+        match &mut self.workers {
+            Workers::Threads(local) => local.take_over(&config, &ready, &site)?,
             Workers::Processes(supervisor, ..) => {
-                let site = next_site(&config, &ready, (&former.hosts, &former.site))?;
                 engines::jobs::check_roots(&site).map_err(StartError::Root)?;
                 let text = os::shared_memory::create_text(&config.show());
                 supervisor.change(text.map_err(StartError::system("tell worker processes"))?);
-                site
             }
-        };
-        let lookout = Arc::clone(&former.lookout);
+        }
         let (hosts, cache) = (ready.hosts.clone(), settings.cache.clone());
         let errors = settings.log.errors;
         self.served = Arc::new(Served { hosts, cache, errors, site, lookout });
@@ -389,6 +420,8 @@ impl Start<'_> {
             are_shared,
             places,
             engine_name: ready.engine.spec.name,
+            connections_most: ready.descriptors.connections,
+            are_connections_set: settings.limits.connections_max.is_some(),
             description,
             hints,
             reasons: reasons.unwrap_or_default(),
@@ -621,13 +654,13 @@ impl Start<'_> {
                 ready.site = Arc::clone(&served.site);
                 Arc::clone(served)
             }
-            _ => look_out(self.config, ready, errors)?,
+            _ => serve(self.config, ready, errors)?,
         };
         let (access_log, open) = (log.map(Log::ends), Arc::clone(open));
-        let given = Given { access_log, errors, spawner, open, caches };
+        let given = Given { access_log, errors, spawner, open, caches, forked_on: None };
         let counters = CounterBook::default();
-        let local = Local::start(self.config, ready, &share, dealt.sets, given, counters)?;
-        Ok((Workers::Threads(local), served))
+        let assembled = Assembled::new(self.config, ready, &share, dealt.sets, given, counters)?;
+        Ok((Workers::Threads(assembled.start()?), served))
     }
 
     fn processes(
@@ -649,7 +682,7 @@ impl Start<'_> {
             open: Arc::clone(given.open),
         };
         let start = || {
-            let served = look_out(self.config, ready, ledger.error_budget())?;
+            let served = serve(self.config, ready, ledger.error_budget())?;
             let command = self.worker_command(&file, given.spawner).map_err(&failed)?;
             let listeners = of_shares(&ready.layout, dealt).map_err(&failed)?;
             Ok((Supervisor::start(command, ledger, route, listeners, travels)?, served))
@@ -719,16 +752,29 @@ fn ledger(
     }
 }
 
-/// Looks the names of applications up, and begins to find out more.
-fn look_out(config: &Config, ready: &Ready, errors: Budget) -> Result<Arc<Served>, StartError> {
-    names::look_up(&ready.site).iter().for_each(|notice| report(notice));
-    let logging = config.settings.log.errors;
-    let lookout = Lookout::begin(&ready.site, error_log::line_logger(logging, errors))
-        .map_err(StartError::system("start a thread that looks after applications"))?;
-    let lookout = Arc::new(lookout);
+/// What workers are to serve, with all that is known of its applications at the start.
+fn serve(config: &Config, ready: &Ready, errors: Budget) -> Result<Arc<Served>, StartError> {
+    let lookout = look_out(config, &ready.site, None, errors)?;
     let (hosts, site) = (ready.hosts.clone(), Arc::clone(&ready.site));
-    let cache = config.settings.cache.clone();
-    Ok(Arc::new(Served { hosts, cache, errors: logging, site, lookout }))
+    let settings = &config.settings;
+    let (cache, errors) = (settings.cache.clone(), settings.log.errors);
+    Ok(Arc::new(Served { hosts, cache, errors, site, lookout }))
+}
+
+/// Looks up the names of those applications of a site that the `former` one has not, and begins to
+/// find out more about all.
+fn look_out(
+    config: &Config,
+    site: &Site,
+    former: Option<&Site>,
+    errors: Budget,
+) -> Result<Arc<Lookout>, StartError> {
+    let is_new = |it: &&Arc<Application>| former.is_none_or(|site| !site.has_application(it));
+    let new: Vec<_> = site.applications().iter().filter(is_new).cloned().collect();
+    names::look_up(&new).iter().for_each(|notice| report(notice));
+    let lookout = Lookout::begin(site, error_log::line_logger(config.settings.log.errors, errors));
+    let failed = StartError::system("start a thread that looks after applications");
+    lookout.map(Arc::new).map_err(failed)
 }
 
 /// Whether all workers end in time.

@@ -84,7 +84,7 @@ fn checked(application: &Arc<Application>, now: Tick) -> impl Iterator<Item = Ch
     (0..application.settings().servers.len()).map(move |server| Checked {
         application: Arc::clone(application),
         server,
-        health: Health::default(),
+        health: Health::found(application.is_up(server)),
         due: now,
         check: None,
     })
@@ -234,8 +234,12 @@ impl<R: Fn(&str)> Checker<R> {
 
     fn note(&mut self, index: usize, result: Result<(), CheckFailure>) {
         let Checked { application, server, health, .. } = &mut self.servers[index];
-        let Some(is_up) = health.note(result.is_ok()) else { return };
-        application.set_up(*server, is_up);
+        let change = health.note(result.is_ok());
+        // In any case: when applications change, others have looked until just now.
+        application.set_up(*server, health.is_up());
+        if change.is_none() {
+            return;
+        }
         let address = &application.settings().servers[*server].address;
         match result {
             Ok(()) => (self.report)(&format!("{address}: up again: its health checks succeed")),

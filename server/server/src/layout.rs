@@ -88,6 +88,11 @@ impl Layout {
         layout
     }
 
+    /// Whether those that serve are forked from worker processes.
+    pub(crate) fn are_forked(&self) -> bool {
+        self.processes.is_some_and(|processes| processes.single_threaded)
+    }
+
     /// The number of workers in all processes.
     pub(crate) fn workers(&self) -> usize {
         self.shares.iter().map(Share::workers).sum()

@@ -13,6 +13,7 @@ pub mod control;
 pub mod doctor;
 mod engine_choice;
 mod error_log;
+mod forked;
 mod generation;
 mod health;
 mod helper_process;

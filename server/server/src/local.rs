@@ -1,29 +1,30 @@
 //! The part of a server that runs in this process: its share of the workers, with their caches, log
 //! and counters.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engines::jobs::Runner;
 use engines::{
-    Caretaker, Engine, MakeWorker, OpenFiles, PartitionStart, SendfileMode, Start, WorkerStart,
+    Caretaker, ConnectionLimit, Engine, EngineSpec, MakeWorker, OpenFiles, PartitionStart,
+    SendfileMode, Start, WorkerStart,
 };
 use file_cache::Cache;
 use session::{AccessLog, Counters, Listings, Revision, Revisions, Worker, WorkerParts};
 use site::Site;
-use site::host::HostSettings;
 use site::resource::Entry;
-use upstream::Facilities;
+use upstream::{Application, Facilities};
 
 use crate::access_log::LogEnds;
 use crate::config::{CacheScope, CacheSettings, Config, Settings};
 use crate::error_log;
+use crate::forked::Forked;
 use crate::helper_process;
 use crate::layout::{Part, Share};
+use crate::partitions::Machine;
 use crate::processes::PlaceLedger;
-use crate::ready::{CachePlan, Ready, next_site};
+use crate::ready::{self, CachePlan, Ready};
 use crate::spawner;
 use crate::spool;
 use crate::start_error::StartError;
@@ -47,6 +48,19 @@ pub(crate) struct Given {
     pub(crate) open: Arc<AtomicUsize>,
     /// The caches of workers that serve the same site, to go on with.
     pub(crate) caches: Vec<PlannedCache>,
+    /// The machine, if those that serve will be forked from this process.
+    pub(crate) forked_on: Option<Machine>,
+}
+
+/// A share of the server, all of which is there but its engine.
+pub(crate) struct Assembled {
+    spec: &'static EngineSpec,
+    start: Start,
+    counters: Arc<CounterBook>,
+    facilities: Facilities,
+    caches: Vec<PlannedCache>,
+    revisions: Vec<Arc<Revisions>>,
+    forked: Option<Arc<Forked>>,
 }
 
 /// A second level of the cache, and what it was made from.
@@ -56,12 +70,17 @@ pub(crate) type PlannedCache = (CachePlan, Arc<Cache<Entry>>);
 pub(crate) struct Local {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) counters: Arc<CounterBook>,
-    /// What its workers serve, and what that was made from.
+    /// What its workers serve.
     site: Arc<Site>,
-    hosts: Vec<HostSettings>,
+    /// What applications need of the system.
+    facilities: Facilities,
+    connections_max: ConnectionLimit,
     caches: Vec<PlannedCache>,
-    /// Where the workers with each of the caches find what they go by.
+    /// Where the workers with each of the caches find what they go by, and how many that were.
     revisions: Vec<Arc<Revisions>>,
+    revision_number: u64,
+    /// Where processes find it that were forked from this one.
+    forked: Option<Arc<Forked>>,
     open_files: Caretaker,
     /// Caches that workers are still to let go of, and who closes their files.
     former: Vec<(Vec<PlannedCache>, Caretaker)>,
@@ -70,13 +89,13 @@ pub(crate) struct Local {
     evictions_reported: u64,
 }
 
-impl Local {
-    /// Starts a share of the server, with the sets of listeners of the whole layout; sets of other
-    /// shares may be empty.
+impl Assembled {
+    /// Assembles a share of the server, with the sets of listeners of the whole layout; sets of
+    /// other shares may be empty.
     ///
     /// # Errors
-    /// What could not be opened or started.
-    pub(crate) fn start(
+    /// What could not be opened.
+    pub(crate) fn new(
         config: &Config,
         ready: &Ready,
         share: &Share,
@@ -90,23 +109,18 @@ impl Local {
             open_spool: Some(Arc::new(spool::open)),
             start_programs: given.spawner.map(spawner::starter),
         };
-        let applications = ready.site.applications().iter();
-        applications.for_each(|it| it.set_facilities(facilities.clone()));
-        let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
-            .map_err(StartError::Root)?
-            .with_trouble_report(error_log::trouble_logger(settings.log.errors, given.errors))
-            .with_file_idle_us(settings.cache.descriptors_idle_ms.map(|ms| ms * 1000))
-            .with_moment_us(Revalidation::from_settings(&settings.cache).moment_us);
-        let runner = match ready.descriptors.jobs {
-            Some(count) => runner.with_jobs_max(count),
-            None => runner,
-        };
-        let runner = Arc::new(runner);
+        equip(ready.site.applications(), &facilities);
+        let runner = runner(settings, ready, given.errors)?;
         let counters = Arc::new(counters);
+        let failed = StartError::system("make what processes share");
+        let forked = given.forked_on.map(|it| Forked::new(it, ready, &runner, &facilities));
+        let forked = forked.transpose().map_err(&failed)?;
         let mut worker_builder = WorkerBuilder {
             settings,
             ready,
             share,
+            listings: ready::listings(ready).map_err(&failed)?,
+            forked: forked.clone(),
             log: given.access_log,
             counters: Arc::clone(&counters),
             former: given.caches,
@@ -117,39 +131,55 @@ impl Local {
         // The workers have copies: no other copy, here or in a forked process, may keep a listener
         // open.
         drop(sets);
+        let WorkerBuilder { caches, revisions, .. } = worker_builder;
         let start = Start {
             partitions,
-            runner: Arc::clone(&runner),
+            runner,
             open: given.open,
-            connections_max: ready.descriptors.connections,
+            connections_max: ConnectionLimit::new(ready.descriptors.connections),
             sendfile: ready.sendfile,
             exclusive_wakeups: ready.layout.exclusive_wakeups,
             knobs: ready.engine.knobs.clone(),
             start_helper: helper_process::starter(config),
         };
-        let WorkerBuilder { caches, revisions, .. } = worker_builder;
-        let (spec, open_files) = (ready.engine.spec, caretaker(&runner, &caches));
-        let engine =
-            (spec.start)(start).map_err(|why| StartError::Engine { name: spec.name, why })?;
-        let evictions_reported = 0;
-        let former = Vec::new();
-        let (site, hosts) = (Arc::clone(&ready.site), ready.hosts.clone());
-        Ok(Self {
-            engine,
-            counters,
-            site,
-            hosts,
-            caches,
-            revisions,
-            open_files,
-            former,
-            runner,
-            evictions_reported,
-        })
+        let spec = ready.engine.spec;
+        Ok(Self { spec, start, counters, facilities, caches, revisions, forked })
     }
 
-    /// Has all workers go by another configuration, which has the same applications. Whatever
-    /// request comes after this is answered by it. The caches stay if the hosts are the same.
+    /// Starts the engine. In processes that it forks all that this process has now stays as it is:
+    /// whoever calls this has no site any more, which would keep its roots open there.
+    ///
+    /// # Errors
+    /// The engine does not start.
+    pub(crate) fn start(self) -> Result<Local, StartError> {
+        let Self { spec, start, counters, facilities, caches, revisions, forked } = self;
+        let (runner, connections_max) = (Arc::clone(&start.runner), start.connections_max.clone());
+        let open_files = caretaker(&runner, &caches);
+        let engine =
+            (spec.start)(start).map_err(|why| StartError::Engine { name: spec.name, why })?;
+        let site = revisions.first().map(|revisions| Arc::clone(&revisions.revision().site));
+        Ok(Local {
+            engine,
+            counters,
+            site: site.expect("each share has a worker"),
+            facilities,
+            connections_max,
+            caches,
+            revisions,
+            revision_number: 0,
+            forked,
+            open_files,
+            former: Vec::new(),
+            runner,
+            evictions_reported: 0,
+        })
+    }
+}
+
+impl Local {
+    /// Has all workers go by another configuration, whose site follows theirs, and have at most so
+    /// many connections, as far as there is room for them. Whatever request comes after this is
+    /// answered by it. The caches stay if the site does.
     ///
     /// # Errors
     /// A root cannot be opened. Nothing has changed then.
@@ -157,31 +187,35 @@ impl Local {
         &mut self,
         config: &Config,
         ready: &Ready,
-    ) -> Result<Arc<Site>, StartError> {
-        let site = next_site(config, ready, (&self.hosts, &self.site))?;
+        site: &Arc<Site>,
+    ) -> Result<(), StartError> {
+        equip(site.applications(), &self.facilities);
+        let written = self.forked.iter().try_for_each(|it| it.write(config, ready, site));
+        written.map_err(StartError::system("tell processes of another configuration"))?;
+        if !Arc::ptr_eq(&self.site, site) {
+            self.runner.follow(Arc::clone(site)).map_err(StartError::Root)?;
+            self.begin_caches();
+            let former = std::mem::replace(&mut self.site, Arc::clone(site));
+            let retired = former.applications().iter().filter(|it| !site.has_application(it));
+            retired.for_each(|it| it.retire());
+        }
         let limits = Arc::clone(&ready.limits);
-        let revision = Revision { site: Arc::clone(&site), limits };
-        self.publish(revision).map_err(StartError::Root)?;
-        self.hosts.clone_from(&ready.hosts);
-        self.site = Arc::clone(&site);
-        Ok(site)
-    }
-
-    fn publish(&mut self, revision: Revision) -> io::Result<()> {
-        if !Arc::ptr_eq(&self.site, &revision.site) {
-            self.runner.follow(Arc::clone(&revision.site))?;
-            let next: Vec<_> = self.caches.iter().map(|(plan, _)| (*plan, plan.make())).collect();
-            let open_files =
-                std::mem::replace(&mut self.open_files, caretaker(&self.runner, &next));
-            self.former.push((std::mem::replace(&mut self.caches, next), open_files));
-        }
-        let revision = Arc::new(revision);
+        let revision = Arc::new(Revision { site: Arc::clone(site), limits });
+        self.revision_number += 1;
         for (revisions, (_, cache)) in self.revisions.iter().zip(&self.caches) {
-            revisions.publish(Arc::clone(&revision), Arc::clone(cache));
+            revisions.publish(self.revision_number, Arc::clone(&revision), Arc::clone(cache));
         }
+        self.connections_max.set(ready.descriptors.connections);
         self.engine.do_housekeeping();
         self.forget_former();
         Ok(())
+    }
+
+    /// Begins others in the place of the caches, which workers are still to let go of.
+    fn begin_caches(&mut self) {
+        let next: Vec<_> = self.caches.iter().map(|(plan, _)| (*plan, plan.make())).collect();
+        let open_files = std::mem::replace(&mut self.open_files, caretaker(&self.runner, &next));
+        self.former.push((std::mem::replace(&mut self.caches, next), open_files));
     }
 
     /// Lets go of former caches that no worker has any more. To free what is in them takes a while,
@@ -194,6 +228,11 @@ impl Local {
             caches.iter().any(|(_, cache)| Arc::strong_count(cache) > OURS)
         });
         self.runner.forget_former();
+    }
+
+    /// What its workers serve.
+    pub(crate) fn site(&self) -> &Arc<Site> {
+        &self.site
     }
 
     /// The caches, for workers that go on with the same site.
@@ -228,6 +267,27 @@ impl Local {
             self.engine.do_housekeeping();
         }
     }
+}
+
+fn runner(
+    settings: &Settings,
+    ready: &Ready,
+    errors: error_log::Budget,
+) -> Result<Arc<Runner>, StartError> {
+    let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
+        .map_err(StartError::Root)?
+        .with_trouble_report(error_log::trouble_logger(settings.log.errors, errors))
+        .with_file_idle_us(settings.cache.descriptors_idle_ms.map(|ms| ms * 1000))
+        .with_moment_us(Revalidation::from_settings(&settings.cache).moment_us);
+    Ok(Arc::new(match ready.descriptors.jobs {
+        Some(count) => runner.with_jobs_max(count),
+        None => runner,
+    }))
+}
+
+/// Gives applications what they need of the system, if they have not got it.
+pub(crate) fn equip(applications: &[Arc<Application>], facilities: &Facilities) {
+    applications.iter().for_each(|it| it.set_facilities(facilities.clone()));
 }
 
 /// Who closes the unused files of these caches.
@@ -281,6 +341,8 @@ struct WorkerBuilder<'a> {
     settings: &'a Settings,
     ready: &'a Ready,
     share: &'a Share,
+    listings: Arc<Listings>,
+    forked: Option<Arc<Forked>>,
     log: Option<LogEnds>,
     counters: Arc<CounterBook>,
     /// The caches of workers that serve the same site.
@@ -330,7 +392,7 @@ impl WorkerBuilder<'_> {
         };
         WorkerFactory {
             revisions,
-            listings: Arc::clone(&ready.listings),
+            listings: Arc::clone(&self.listings),
             first_level_slots_max: self.first_level_slots_max(),
             revalidate_us: Revalidation::from_settings(settings).interval_us,
             reads_files: ready.sendfile == SendfileMode::Off,
@@ -354,7 +416,9 @@ impl WorkerBuilder<'_> {
     fn revisions(&mut self, workers: usize) -> Arc<Revisions> {
         let cache = self.cache(workers);
         let (site, limits) = (Arc::clone(&self.ready.site), Arc::clone(&self.ready.limits));
-        let revisions = Revisions::new(Arc::new(Revision { site, limits }), cache);
+        let elsewhere = self.forked.as_ref().map(Forked::elsewhere);
+        let revision = Arc::new(Revision { site, limits });
+        let revisions = Revisions::found_elsewhere(revision, cache, elsewhere);
         self.revisions.push(Arc::clone(&revisions));
         revisions
     }

@@ -21,9 +21,9 @@ const TIMES_UNTIL_ALL: u32 = 10;
 /// Finds the addresses of a name, with a port.
 type Resolve = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
-/// Looks up the names of all applications. Returns a notice for each that has no address.
-pub(crate) fn look_up(site: &Site) -> Vec<String> {
-    look_up_by(ask_system, site.applications(), true)
+/// Looks up the names of applications. Returns a notice for each that has no address.
+pub(crate) fn look_up(applications: &[Arc<Application>]) -> Vec<String> {
+    look_up_by(ask_system, applications, true)
 }
 
 /// Looks names up now and then, in a thread that ends when the result is dropped. Literal addresses

@@ -1,5 +1,6 @@
 //! From settings to the objects of a running server: the second stage of the configuration.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -27,7 +28,6 @@ pub(crate) struct Ready {
     /// What the site was made from: the settings, divided among the workers.
     pub(crate) hosts: Vec<HostSettings>,
     pub(crate) limits: Arc<Limits>,
-    pub(crate) listings: Arc<Listings>,
     pub(crate) partitions: Vec<Partition>,
     pub(crate) engine: EngineChoice,
     /// The workers of each partition, and the processes they are in.
@@ -109,8 +109,6 @@ pub(crate) fn make_ready(config: &Config, machine: &Machine) -> Result<Ready, Co
         site: Arc::new(site(config, hosts.clone())?),
         hosts,
         limits: Arc::new(limits(&settings.limits, &settings.timeouts)),
-        listings: listings(descriptors.listings, &layout)
-            .map_err(|why| config.unfit("limits.listings_max", why))?,
         descriptors,
         partitions,
         engine,
@@ -270,8 +268,11 @@ fn site(config: &Config, hosts: Vec<HostSettings>) -> Result<Site, ConfigError> 
     })
 }
 
-/// The site of a configuration, for workers that have had another one with the same applications:
-/// that one if the hosts are the same.
+/// A site, and what it was made from.
+pub(crate) type Made = (Vec<HostSettings>, Arc<Site>);
+
+/// The site of a configuration, for workers that have had another one: that one if the hosts are
+/// the same.
 pub(crate) fn next_site(
     config: &Config,
     ready: &Ready,
@@ -282,6 +283,23 @@ pub(crate) fn next_site(
     }
     let mut site = site(config, ready.hosts.clone())?;
     site.follow(former);
+    Ok(Arc::new(site))
+}
+
+/// As [`next_site`], in a process that may have left others out: the first host has this index in
+/// all of them.
+pub(crate) fn same_site(
+    config: &Config,
+    ready: &Ready,
+    (former_hosts, former): (&[HostSettings], &Arc<Site>),
+    first: usize,
+) -> Result<Arc<Site>, ConfigError> {
+    if former_hosts == ready.hosts && former.first() == first {
+        return Ok(Arc::clone(former));
+    }
+    let mut site = site(config, ready.hosts.clone())?;
+    site.follow(former);
+    site.begin_at(first);
     Ok(Arc::new(site))
 }
 
@@ -397,14 +415,16 @@ impl Descriptors {
 }
 
 /// Creates the counts of listings. Processes that are forked share them.
-fn listings(max: usize, layout: &Layout) -> Result<Arc<Listings>, String> {
-    if max == 0 || !layout.processes.is_some_and(|processes| processes.single_threaded) {
+///
+/// # Errors
+/// There is no memory for them, or no descriptor.
+pub(crate) fn listings(ready: &Ready) -> io::Result<Arc<Listings>> {
+    let max = ready.descriptors.listings;
+    if max == 0 || !ready.layout.are_forked() {
         return Ok(Listings::new(max));
     }
-    let cells = os::shared_memory::create_cells(max);
-    let cells = cells.and_then(|file| os::shared_memory::map_cells(file.as_fd()));
-    let cells = cells.map_err(|why| format!("cannot make what processes share: {why}"))?;
-    Ok(Listings::shared(cells))
+    let file = os::shared_memory::create_cells(max)?;
+    Ok(Listings::shared(os::shared_memory::map_cells(file.as_fd())?))
 }
 
 pub(crate) fn limits(limits: &LimitSettings, timeouts: &TimeoutSettings) -> Limits {

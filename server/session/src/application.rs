@@ -66,7 +66,7 @@ impl Response<'_> {
         let Request { bytes, head, host } = incoming.request;
         let site = self.exchange.site_or(&w.site);
         let application = Arc::clone(&site.applications()[index]);
-        let files = FileSource::new(site, host, &application);
+        let files = FileSource::new(site, host, index);
         let body_bytes_max = application.limits().body_bytes_max;
         if matches!(head.body, BodyFraming::Length(length) if length > body_bytes_max) {
             return self.decline(w, incoming, 413);

@@ -191,6 +191,12 @@ impl EntryCache {
     }
 }
 
+/// The index of the host that the entry with this key is of.
+#[must_use]
+pub fn host_of(key: &[u8]) -> usize {
+    key.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize)
+}
+
 #[inline]
 fn judge(hit: Hit<Entry>, revalidate_us: u64, now: Tick) -> Lookup {
     if now.since(Tick(hit.validated())) < revalidate_us {

@@ -15,10 +15,11 @@ pub(crate) struct FileSource {
 }
 
 impl FileSource {
-    /// The files that an application may name when it answers a request for a host, if it may.
-    pub(crate) fn new(site: &Site, host: usize, application: &Arc<Application>) -> Option<Self> {
-        let files = site.named_files(host, application.number())?;
-        Some(Self { application: Arc::clone(application), host: files })
+    /// The files that the application at this place may name when it answers a request for a host,
+    /// if it may.
+    pub(crate) fn new(site: &Site, host: usize, place: usize) -> Option<Self> {
+        let files = site.named_files(host, place)?;
+        Some(Self { application: Arc::clone(&site.applications()[place]), host: files })
     }
 }
 

@@ -22,9 +22,19 @@ pub struct Revision {
 
 /// Where the workers that share a cache find the newest revision.
 pub struct Revisions {
-    /// The number of the newest one.
+    /// The number of the newest one that this process knows.
     number: AtomicU64,
     newest: Mutex<Newest>,
+    elsewhere: Option<Elsewhere>,
+}
+
+/// Where a process finds revisions that another publishes, from which it was forked.
+pub struct Elsewhere {
+    /// The number of the newest one, which all of them see.
+    pub number: &'static AtomicU64,
+    /// Reads the newest one. It does not return if that is not possible: what does not go by it may
+    /// not serve.
+    pub read: Box<dyn Fn() -> Revision + Send + Sync>,
 }
 
 /// The newest revision.
@@ -40,16 +50,32 @@ impl Revisions {
     /// Begins with a revision, and the cache for answers by it.
     #[must_use]
     pub fn new(revision: Arc<Revision>, cache: Arc<Cache<Entry>>) -> Arc<Self> {
-        let newest = Mutex::new(Newest { number: 0, revision, cache });
-        Arc::new(Self { number: AtomicU64::new(0), newest })
+        Self::found_elsewhere(revision, cache, None)
     }
 
-    /// Has all workers go by another revision: whatever request a worker reads after this is
-    /// answered by it.
-    pub fn publish(&self, revision: Arc<Revision>, cache: Arc<Cache<Entry>>) {
-        let mut newest = self.lock();
-        *newest = Newest { number: newest.number + 1, revision, cache };
-        self.number.store(newest.number, Ordering::Release);
+    /// As [`Self::new`], for processes that will be forked from this one.
+    #[must_use]
+    pub fn found_elsewhere(
+        revision: Arc<Revision>,
+        cache: Arc<Cache<Entry>>,
+        elsewhere: Option<Elsewhere>,
+    ) -> Arc<Self> {
+        let newest = Mutex::new(Newest { number: 0, revision, cache });
+        Arc::new(Self { number: AtomicU64::new(0), newest, elsewhere })
+    }
+
+    /// Has all workers go by another revision, the one with this `number`, counted from 1: whatever
+    /// request a worker reads after this is answered by it.
+    pub fn publish(&self, number: u64, revision: Arc<Revision>, cache: Arc<Cache<Entry>>) {
+        *self.lock() = Newest { number, revision, cache };
+        self.cell().store(number, Ordering::Release);
+    }
+
+    fn cell(&self) -> &AtomicU64 {
+        match &self.elsewhere {
+            Some(elsewhere) => elsewhere.number,
+            None => &self.number,
+        }
     }
 
     /// The newest revision.
@@ -66,11 +92,19 @@ impl Revisions {
 
     #[inline]
     pub(crate) fn number(&self) -> u64 {
-        self.number.load(Ordering::Acquire)
+        self.cell().load(Ordering::Acquire)
     }
 
     pub(crate) fn newest(&self) -> Newest {
-        self.lock().clone()
+        let mut newest = self.lock();
+        if let Some(elsewhere) = &self.elsewhere {
+            let number = elsewhere.number.load(Ordering::Acquire);
+            if number != newest.number {
+                newest.revision = Arc::new((elsewhere.read)());
+                newest.number = number;
+            }
+        }
+        newest.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Newest> {

@@ -26,7 +26,7 @@ pub(crate) struct Stream {
     pub(crate) has_reply: bool,
     /// Whether the content of the reply is sent in chunks.
     pub(crate) is_chunked: bool,
-    /// The number of the application.
+    /// The place of the application among those of the site.
     pub(crate) application: usize,
     /// There once the reply has switched the protocol: bytes pass as they are, both ways.
     pub(crate) tunnel: Option<CountedTunnel>,

@@ -147,6 +147,9 @@ impl StreamRef<'_> {
             None => (&*w.site, &w.limits.head),
         };
         let rules = rule_fields(site, limits, exchange, status, &fields);
+        let tunnel = exchange.stream().filter(|_| is_tunnel).map(|stream| {
+            CountedTunnel::new(&w.counters, site.applications()[stream.application].number())
+        });
         let date = w.date();
         let protocols = is_tunnel.then(|| fields.protocols());
         put(exchange, is_free, 0, |out, _| {
@@ -177,7 +180,7 @@ impl StreamRef<'_> {
         exchange.held = held.filter(|_| !is_tunnel);
         if let Some(stream) = exchange.stream_mut() {
             stream.is_chunked = is_chunked;
-            stream.tunnel = is_tunnel.then(|| CountedTunnel::new(&w.counters, stream.application));
+            stream.tunnel = tunnel;
             stream.has_reply |= !is_interim;
         }
     }

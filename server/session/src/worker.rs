@@ -75,6 +75,8 @@ pub struct Worker {
     /// The worker's number among the workers that share the listings.
     pub(crate) number: u64,
     pub(crate) cache: EntryCache,
+    /// Whether its second level stays when it goes by another revision.
+    keeps_cache: bool,
     reads_files: bool,
     pub(crate) log: Option<Box<dyn AccessLog>>,
     /// The worker's counters.
@@ -124,6 +126,7 @@ impl Worker {
             number: parts.listings.add_worker(),
             listings: parts.listings,
             cache: EntryCache::new(parts.first_level_slots_max, parts.cache, parts.revalidate_us),
+            keeps_cache: false,
             reads_files: parts.reads_files,
             log: parts.log,
             counters: parts.counters,
@@ -142,9 +145,11 @@ impl Worker {
         &self.cache.second
     }
 
-    /// Replaces the worker's second level. Only before its first connection.
+    /// Replaces the worker's second level by one that it keeps, whatever revision it goes by: no
+    /// two have a host with the same index. Only before its first connection.
     pub fn use_cache(&mut self, second: Arc<Cache<Entry>>) {
         self.cache.second = second;
+        self.keeps_cache = true;
     }
 
     /// Has the worker go by the newest of these revisions, now and whenever there is another.
@@ -153,12 +158,15 @@ impl Worker {
         self.take_over();
     }
 
-    /// Goes by the newest revision from now on. No request may be half begun.
+    /// Goes by the newest revision from now on. No request may be half begun. Returns whether it is
+    /// another.
     #[inline]
-    pub(crate) fn keep_current(&mut self) {
-        if self.revisions.number() != self.revision_number {
+    pub fn keep_current(&mut self) -> bool {
+        let is_another = self.revisions.number() != self.revision_number;
+        if is_another {
             self.take_over();
         }
+        is_another
     }
 
     #[cold]
@@ -168,7 +176,9 @@ impl Worker {
         self.limits = Arc::clone(&revision.limits);
         self.revision = revision;
         self.revision_number = number;
-        self.cache.replace_second(cache);
+        if !self.keeps_cache {
+            self.cache.replace_second(cache);
+        }
     }
 
     /// Gives the worker a level that processes share. All workers that share it must hash alike
@@ -203,6 +213,12 @@ impl Worker {
     #[must_use]
     pub fn applications(&self) -> &[Arc<Application>] {
         self.site.applications()
+    }
+
+    /// What the numbers of applications are less than, whatever revisions come.
+    #[must_use]
+    pub fn application_numbers_max(&self) -> usize {
+        self.site.application_numbers_max()
     }
 
     /// The bounds of every connection.

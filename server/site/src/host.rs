@@ -16,6 +16,10 @@ use crate::negotiate::Coding;
 use crate::routes::{Routed, Routes, Script};
 use crate::rules::{PathGlobs, default_cache_control};
 
+/// How many applications can come, one after another, besides those of the first site: workers have
+/// something of each.
+const APPLICATIONS_ADDED_MAX: usize = 128;
+
 /// The page for 404 of a host whose settings name none: this file of its root, while it is there.
 const NOT_FOUND_PAGE: &[u8] = b"/404.html";
 
@@ -264,6 +268,10 @@ pub struct Site {
     wildcards: Vec<(Vec<u8>, usize)>,
     default: Option<usize>,
     applications: Vec<Arc<Application>>,
+    /// The number that no application has had, nor any after it.
+    next_number: usize,
+    /// What the numbers are less than.
+    numbers_max: usize,
     named_files: Vec<NamedFiles>,
 }
 
@@ -280,6 +288,8 @@ impl Site {
             wildcards: Vec::new(),
             default: None,
             applications: Vec::new(),
+            next_number: 0,
+            numbers_max: 0,
             named_files: Vec::new(),
         };
         if settings.is_empty() {
@@ -292,6 +302,8 @@ impl Site {
             site.default = Some(0);
         }
         site.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
+        site.next_number = site.applications.len();
+        site.numbers_max = site.next_number + APPLICATIONS_ADDED_MAX;
         (0..site.hosts.len()).try_for_each(|host| site.add_named_files(host))?;
         Ok(site)
     }
@@ -326,21 +338,42 @@ impl Site {
         self.first
     }
 
-    /// Whether the applications of another site are the same, with the same numbers.
+    /// Whether the applications of another site are the same, at the same places.
     #[must_use]
     pub fn has_applications_of(&self, other: &Self) -> bool {
         let (own, others) = (self.applications.iter(), other.applications.iter());
         own.map(|it| it.settings()).eq(others.map(|it| it.settings()))
     }
 
-    /// Makes this the successor of another site with the same applications, which goes on being
-    /// used for a while: it has the applications of the other from now on, and its hosts have
-    /// indices after those of the other's hosts.
+    /// Whether workers of another site can go on by this one: there are numbers for applications
+    /// that are new.
+    #[must_use]
+    pub fn can_follow(&self, other: &Self) -> bool {
+        let is_new = |it: &&Arc<Application>| other.application_of(it.settings()).is_none();
+        let new = self.applications.iter().filter(is_new).count();
+        other.next_number + new <= other.numbers_max
+    }
+
+    /// Makes this the successor of another site, which goes on being used for a while: from now on
+    /// it has the applications of the other where they are the same, the others have numbers that
+    /// none has had, and its hosts have indices after those of the other's hosts.
     pub fn follow(&mut self, other: &Self) {
-        debug_assert!(self.has_applications_of(other), "the same applications");
-        self.applications.clone_from(&other.applications);
-        let by = other.first + other.hosts.len() - self.first;
-        self.first += by;
+        let mut next_number = other.next_number;
+        for application in &mut self.applications {
+            *application = other.application_of(application.settings()).unwrap_or_else(|| {
+                next_number += 1;
+                Arc::new(Application::new(application.settings().clone(), next_number - 1))
+            });
+        }
+        (self.next_number, self.numbers_max) = (next_number, other.numbers_max);
+        self.begin_at(other.first + other.hosts.len());
+    }
+
+    /// Gives the first host this index, which is no less than the one it has, and the others those
+    /// that follow it.
+    pub fn begin_at(&mut self, first: usize) {
+        let by = first - self.first;
+        self.first = first;
         self.exact.values_mut().for_each(|index| *index += by);
         self.wildcards.iter_mut().for_each(|(_, index)| *index += by);
         self.default.iter_mut().for_each(|index| *index += by);
@@ -362,19 +395,35 @@ impl Site {
         self.hosts.iter().map(|host| &*host.settings.root)
     }
 
-    /// The index of the host of the files that an application may name in place of content, when it
-    /// answers requests for this host.
+    /// The index of the host of the files that the application at this place may name in place of
+    /// content, when it answers requests for this host.
     #[must_use]
     pub fn named_files(&self, host: usize, application: usize) -> Option<usize> {
         let is_it = |it: &&NamedFiles| (it.host, it.application) == (host, application);
         self.named_files.iter().find(is_it).map(|it| it.files)
     }
 
-    /// The applications that routes lead to, by their numbers.
+    /// The applications that routes lead to, by their places.
     #[must_use]
     #[inline]
     pub fn applications(&self) -> &[Arc<Application>] {
         &self.applications
+    }
+
+    /// Whether a route leads to this very application.
+    #[must_use]
+    pub fn has_application(&self, application: &Arc<Application>) -> bool {
+        self.applications.iter().any(|it| Arc::ptr_eq(it, application))
+    }
+
+    /// What the numbers of its applications, and of those of sites that follow it, are less than.
+    #[must_use]
+    pub fn application_numbers_max(&self) -> usize {
+        self.numbers_max
+    }
+
+    fn application_of(&self, settings: &ApplicationSettings) -> Option<Arc<Application>> {
+        self.applications.iter().find(|it| it.settings() == settings).cloned()
     }
 
     /// Adds the hosts of the files that applications of a host may name.
@@ -536,6 +585,9 @@ mod tests {
         assert_eq!(found(&last), [Some(5), Some(6), Some(7)]);
         assert_eq!([2, 3, 4, 5].map(|index| next.place(index)), [None, Some(0), Some(1), None]);
         assert_eq!(next.host(4).settings().names, ["*.b"]);
+        last.begin_at(9);
+        assert_eq!(found(&last), [Some(9), Some(10), Some(11)]);
+        assert_eq!([8, 9, 12].map(|index| last.place(index)), [None, Some(0), None]);
     }
 
     #[test]
@@ -595,6 +647,43 @@ mod tests {
         host.cache_control.push(("[".into(), "v".into()));
         let fault = Site::new(vec![host]).unwrap_err().fault;
         assert!(matches!(&fault, E::Glob(error) if error.glob == "["), "{fault:?}");
+    }
+
+    /// What is known of an application, and what is out, is found by its number.
+    #[test]
+    fn an_application_keeps_its_number_and_no_other_gets_it() {
+        let site = |ports: &[u16]| {
+            let mut host = HostSettings::new("/srv".into());
+            host.routes = ports.iter().map(|port| route_to(*port)).collect();
+            Site::new(vec![host]).unwrap()
+        };
+        let numbers = |site: &Site| -> Vec<usize> {
+            site.applications().iter().map(|application| application.number()).collect()
+        };
+        let follow = |ports: &[u16], former: &Site| {
+            let mut next = site(ports);
+            assert!(next.can_follow(former));
+            next.follow(former);
+            next
+        };
+        let first = site(&[1, 2]);
+        let second = follow(&[3, 2], &first);
+        let third = follow(&[1, 2, 4, 3], &second);
+        assert_eq!([&first, &second, &third].map(numbers), [&[0, 1][..], &[2, 1], &[3, 1, 4, 2]]);
+        assert!(second.has_application(&first.applications()[1]));
+        assert!(!third.has_application(&first.applications()[0]), "it is another");
+        let left = third.next_number..first.application_numbers_max();
+        let last = left.fold(third, |last, number| follow(&[100 + number as u16], &last));
+        assert_eq!(numbers(&last), [first.application_numbers_max() - 1]);
+        assert!(!site(&[4]).can_follow(&last), "there is no number for it");
+        assert!(site(&[100 + numbers(&last)[0] as u16]).can_follow(&last));
+    }
+
+    fn route_to(port: u16) -> RouteSettings {
+        let address = upstream::Address::Tcp { host: "h".into(), port };
+        let servers = vec![upstream::ServerSettings { address, weight: 1 }];
+        let application = ApplicationSettings { servers, ..ApplicationSettings::default() };
+        RouteSettings { path: "/**".into(), application, ..RouteSettings::default() }
     }
 
     /// Two hosts, each with its policy for links, whose requests one application answers.

@@ -15,7 +15,7 @@ use crate::rules::PathGlobs;
 /// What a route leads a request to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Routed {
-    /// To the application with this number.
+    /// To the application at this place among those of the site.
     Application(usize),
     /// To a script, if it exists.
     Script(Script),
@@ -29,7 +29,7 @@ pub enum Routed {
 /// A script and its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// The number of the application that runs it.
+    /// The place of the application that runs it.
     pub application: usize,
     /// The canonical path of the script.
     pub name: Vec<u8>,
@@ -130,8 +130,8 @@ impl Routes {
             let takes = route.takes(method);
             match &route.leads {
                 Leads::ToFiles => (takes && is_match(path)).then_some(None),
-                Leads::To(number) => {
-                    (takes && is_match(path)).then_some(Some(Routed::Application(*number)))
+                Leads::To(place) => {
+                    (takes && is_match(path)).then_some(Some(Routed::Application(*place)))
                 }
                 Leads::ToScripts { application, suffix } => {
                     let (name, path_info, named_by) = self.script(path, suffix)?;
@@ -210,22 +210,22 @@ fn leads(
     if route.application.servers.is_empty() {
         return Ok(Leads::ToFiles);
     }
-    let number = number_of(&route.application, applications);
+    let place = place_of(&route.application, applications);
     let ApplicationSettings { protocol, fastcgi, .. } = &route.application;
     Ok(match (protocol, fastcgi.suffix.as_str()) {
-        (Protocol::Http, _) | (Protocol::FastCgi, "") => Leads::To(number),
+        (Protocol::Http, _) | (Protocol::FastCgi, "") => Leads::To(place),
         (Protocol::FastCgi, suffix) => {
-            Leads::ToScripts { application: number, suffix: suffix.into() }
+            Leads::ToScripts { application: place, suffix: suffix.into() }
         }
         (Protocol::Cgi, _) => {
             let path = check::program_path(&route.path)?.into();
-            Leads::ToPrograms { application: number, path }
+            Leads::ToPrograms { application: place, path }
         }
     })
 }
 
-/// The number of an application, which is added if it is new.
-fn number_of(settings: &ApplicationSettings, all: &mut Vec<Arc<Application>>) -> usize {
+/// The place of an application, which is added if it is new.
+fn place_of(settings: &ApplicationSettings, all: &mut Vec<Arc<Application>>) -> usize {
     let known = all.iter().position(|application| application.settings() == settings);
     known.unwrap_or_else(|| {
         all.push(Arc::new(Application::new(settings.clone(), all.len())));

@@ -52,6 +52,18 @@ pub struct Health {
 }
 
 impl Health {
+    /// What is known of a server of which earlier checks have found this.
+    #[must_use]
+    pub fn found(is_up: bool) -> Self {
+        Self { is_down: !is_up, row: 0 }
+    }
+
+    /// Whether it counts as up.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        !self.is_down
+    }
+
     /// Takes the result of a check. Returns whether the server is up, if that has changed.
     pub fn note(&mut self, is_well: bool) -> Option<bool> {
         if is_well != self.is_down {
@@ -168,6 +180,8 @@ mod tests {
         assert_eq!(changes("-+-+-"), [None; 5]);
         assert_eq!(changes("++"), [None, Some(true)]);
         assert_eq!(changes("+--+---"), [[None; 6].as_slice(), &[Some(false)]].concat());
+        let mut risen = Health::found(false);
+        assert_eq!([true, true].map(|is_well| risen.note(is_well)), [None, Some(true)]);
     }
 
     #[test]

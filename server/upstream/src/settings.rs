@@ -5,8 +5,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use http1::Head;
 
@@ -197,8 +197,11 @@ pub struct Application {
     own_findings: Box<[AtomicU64]>,
     /// What is found out about them by one process for all.
     shared_findings: OnceLock<&'static [AtomicU64]>,
+    /// Held by whoever replaces addresses.
+    is_being_found: Mutex<()>,
     names: Vec<String>,
     number: usize,
+    is_retired: AtomicBool,
     facilities: OnceLock<Facilities>,
     /// How many bodies are in files.
     spooled: Arc<AtomicUsize>,
@@ -223,7 +226,8 @@ impl fmt::Debug for Application {
 }
 
 impl Application {
-    /// Makes an application of its settings, with its number among all of the server.
+    /// Makes an application of its settings, with its number among all that the workers of a server
+    /// have had.
     #[must_use]
     pub fn new(settings: ApplicationSettings, number: usize) -> Self {
         let authorities = settings.servers.iter().map(|it| it.address.authority()).collect();
@@ -240,9 +244,11 @@ impl Application {
             authorities,
             own_findings: (0..cells).map(|_| AtomicU64::new(0)).collect(),
             shared_findings: OnceLock::new(),
+            is_being_found: Mutex::new(()),
             names,
             settings,
             number,
+            is_retired: AtomicBool::new(false),
             facilities,
             spooled,
             finishing,
@@ -365,11 +371,22 @@ impl Application {
         &self.names[server]
     }
 
-    /// The number among all applications of the server.
+    /// The number among all applications that the workers of a server have had.
     #[must_use]
     #[inline]
     pub fn number(&self) -> usize {
         self.number
+    }
+
+    /// Notes that no further request is for it: no route leads to it any more.
+    pub fn retire(&self) {
+        self.is_retired.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether no further request is for it, so that no connection to it need be kept.
+    #[must_use]
+    pub fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::Relaxed)
     }
 
     /// The `Host` of a request whose client has sent none.
@@ -430,9 +447,10 @@ impl Application {
         self.findings(server).address(number)
     }
 
-    /// Replaces the addresses of a server, of which the first few are kept. Only one thread of all
+    /// Replaces the addresses of a server, of which the first few are kept. Only one of all
     /// processes may do so.
     pub fn set_addresses(&self, server: usize, addresses: &[SocketAddr]) {
+        let _alone = self.is_being_found.lock().unwrap_or_else(PoisonError::into_inner);
         self.findings(server).set_addresses(addresses);
     }
 

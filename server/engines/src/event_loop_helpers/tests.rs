@@ -12,7 +12,7 @@ use session::{Counters, Job, Limits};
 use testkit::Temporary;
 
 use super::*;
-use crate::engine::{MakeWorker, PartitionStart};
+use crate::engine::{ConnectionLimit, MakeWorker, PartitionStart};
 use crate::idle;
 use crate::jobs::Runner;
 use crate::orders::Order;
@@ -83,7 +83,7 @@ impl Bench {
             partitions: vec![PartitionStart { cpus: Vec::new(), workers, more }],
             runner: Arc::new(runner),
             open: Arc::default(),
-            connections_max: CONNECTIONS_MAX,
+            connections_max: ConnectionLimit::new(CONNECTIONS_MAX),
             sendfile: spec.sendfile[0],
             exclusive_wakeups: false,
             knobs: values,

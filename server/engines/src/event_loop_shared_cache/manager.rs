@@ -61,7 +61,7 @@ impl Manager {
                 partition.workers.into_iter().map(with)
             })
             .collect();
-        let mut shares = shares(start.connections_max, workers.len());
+        let mut shares = shares(start.connections_max.most(), workers.len());
         for group in group_by_cache(workers) {
             starts.extend(process_starts(group, shared_percent, &mut shares)?);
         }
@@ -110,8 +110,10 @@ impl Engine for Manager {
         self.inner.borrow_mut().slots.iter_mut().all(WorkerSlot::has_left)
     }
 
-    /// Does nothing: each process does its housekeeping by itself.
-    fn do_housekeeping(&self) {}
+    /// Has the processes look for another revision. Each does its housekeeping by itself.
+    fn do_housekeeping(&self) {
+        self.inner.borrow_mut().slots.iter_mut().for_each(WorkerSlot::keep_current);
+    }
 
     fn check_interval_ms(&self) -> u32 {
         CHECK_MS

@@ -10,9 +10,9 @@ use file_cache::Budget;
 use os::fork::{Child, Ended, fork};
 use session::{Account, Worker};
 
-use super::process::{LEFT, Process, READY};
+use super::process::{HOUSEKEEPING, LEFT, Process, READY};
 use super::shared_memory::SharedMemory;
-use crate::engine::{MakeWorker, PartitionStart, SendfileMode, Start};
+use crate::engine::{ConnectionLimit, MakeWorker, PartitionStart, SendfileMode, Start};
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::open_files::Caretaker;
@@ -101,8 +101,19 @@ impl WorkerSlot {
 
     /// Sends an order to the process. A process that has died does not need it.
     pub(super) fn send(&mut self, order: Order) {
+        self.send_byte(order.byte());
+    }
+
+    fn send_byte(&mut self, byte: u8) {
         if let Some(running) = &mut self.running {
-            let _ = running.orders.write(&[order.byte()]);
+            let _ = running.orders.write(&[byte]);
+        }
+    }
+
+    /// Has the process, and whichever comes in its place, go by the newest revision.
+    pub(super) fn keep_current(&mut self) {
+        if self.start.as_mut().is_some_and(|start| start.worker.keep_current()) {
+            self.send_byte(HOUSEKEEPING);
         }
     }
 
@@ -215,7 +226,7 @@ pub(super) fn begin(
 fn leave_to_parent(slots: &mut [WorkerSlot], index: usize) -> Option<ProcessStart> {
     let start = slots[index].start.take();
     for slot in slots {
-        slot.close();
+        slot.start = None;
         slot.running = None;
     }
     start
@@ -239,7 +250,7 @@ fn serve(start: ProcessStart, common: &Common, number: u32, orders: UnixStream) 
         }],
         runner,
         open: Arc::default(),
-        connections_max: start.connections_max,
+        connections_max: ConnectionLimit::new(start.connections_max),
         sendfile: common.sendfile,
         exclusive_wakeups: common.exclusive_wakeups,
         knobs: common.knobs.clone(),

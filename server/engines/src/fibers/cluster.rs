@@ -106,8 +106,11 @@ impl Cluster {
         loop_context: &LoopContext,
     ) -> io::Result<Self> {
         let settings = Settings::new(loop_context);
-        let bounds = Bounds::of_threads(settings.connections_max, true);
-        let calls = CallPool::new(worker.applications(), bounds, Some(loop_context.waker()));
+        let connections_max = &loop_context.shared.connections_max;
+        let bounds = Bounds::of_threads(settings.connections_max, connections_max, true);
+        let (applications, waker) = (worker.applications(), loop_context.waker());
+        let numbers_max = worker.application_numbers_max();
+        let calls = CallPool::new(applications, numbers_max, bounds, Some(waker));
         let knobs = &loop_context.knobs;
         let acceptors = sockets.len() * settings.acceptors_per_listener;
         let fibers_max = settings.connections_max + acceptors;
@@ -337,7 +340,7 @@ fn reserve(fibers_max: usize, stack_bytes: usize) -> io::Result<Stacks> {
 impl Settings {
     fn new(loop_context: &LoopContext) -> Self {
         let knobs = &loop_context.knobs;
-        let connections_max = loop_context.shared.connections_max;
+        let connections_max = loop_context.shared.connections_max.most();
         let blocking_threads = knobs.get_usize(super::knobs::BLOCKING_THREADS.name);
         Self {
             threads: knobs.get_usize(super::knobs::THREADS_PER_CLUSTER.name),

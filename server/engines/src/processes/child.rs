@@ -105,6 +105,7 @@ impl Child {
                 }
                 Some(SIGNAL_KEY) => {
                     self.clear_signals();
+                    self.do_housekeeping();
                     // A process that was woken for an arrival may have been killed.
                     (0..self.listeners.len()).try_for_each(|listener| self.accept(listener))?;
                 }
@@ -127,11 +128,13 @@ impl Child {
         is_open.then_some(CHECK_MS)
     }
 
-    /// Does the housekeeping of its cache and its log, and closes what was not used.
+    /// Does the housekeeping of its cache and its log, and closes what was not used, or is of a
+    /// former revision.
     fn do_housekeeping(&mut self) {
         self.open_files.close_due();
         self.close_kept();
         self.registry.do_housekeeping();
+        self.registry.runner.forget_former();
     }
 
     /// Closes connections to applications that no request has used in time.
@@ -222,6 +225,7 @@ impl Child {
             }
             if wait.is_called {
                 self.clear_signals();
+                self.do_housekeeping();
                 self.obey(entry);
             }
         }

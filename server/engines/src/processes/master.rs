@@ -168,6 +168,7 @@ impl Master {
     /// Reaps processes that have ended, and ends pauses that are over.
     fn update(&mut self) -> io::Result<()> {
         self.board.wake.clear();
+        self.pool.keep_current();
         let reaped = self.pool.reap()?;
         if reaped.has_failed {
             self.failures.note(self.now.0); // a replacement may fail at once, too

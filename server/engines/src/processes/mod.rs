@@ -90,7 +90,7 @@ fn plan(_: &KnobValues, _: usize) -> Plan {
 /// own listeners are closed.
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
     let knobs = &start.knobs;
-    let most = start.connections_max.div_ceil(start.partitions.len().max(1));
+    let most = start.connections_max.most().div_ceil(start.partitions.len().max(1));
     let limits = Limits {
         preforked: knobs.get_usize(PREFORKED.name),
         spare_min: knobs.get_usize(SPARE_MIN.name),
@@ -160,9 +160,11 @@ impl Engine for RunningMasters {
         self.masters.iter().all(|master| master.board.orders.left() > 0 || master.ended().is_some())
     }
 
-    /// Does nothing: each process has a cache of its own, and does its housekeeping before it
-    /// sleeps.
-    fn do_housekeeping(&self) {}
+    /// Has the masters look whether there is another revision, by which the processes go that they
+    /// fork. Those that serve look by themselves, and do their housekeeping before they sleep.
+    fn do_housekeeping(&self) {
+        self.masters.iter().for_each(|master| master.board.wake.notify());
+    }
 
     fn failure(&self) -> Option<&str> {
         if self.failure.get().is_none()

@@ -15,7 +15,7 @@ use super::board::{Board, CallState, Command, ProcessRow, State};
 use super::calls::{MasterCalls, Places};
 use super::child::Child;
 use super::note::Note;
-use crate::engine::{MakeWorker, SendfileMode};
+use crate::engine::{ConnectionLimit, MakeWorker, SendfileMode};
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::parts::accept::listeners::Listeners;
@@ -46,9 +46,9 @@ pub(super) struct ProcessParts {
 /// The processes of a master.
 pub(super) struct Pool {
     parts: ProcessParts,
-    /// Each process works with a copy of this worker. The master never uses it: the master should
-    /// have as little in memory as possible, because each page in which a process fills a gap
-    /// becomes the process's own.
+    /// Each process works with a copy of this worker. The master serves nobody with it: the master
+    /// should have as little in memory as possible, because each page in which a process fills a
+    /// gap becomes the process's own.
     worker: Option<Box<Worker>>,
     slots: Vec<Slot>,
     /// Signals that a process has ended.
@@ -86,6 +86,16 @@ impl Pool {
         let room = ThreadRoom::default();
         let slots = Vec::new();
         Ok(Self { parts, worker, slots, signals, alive: 0, room, is_killing: false })
+    }
+
+    /// Has processes that are forked from now on go by the newest revision, and the others look for
+    /// it: each does so with its next request at the latest, but what it has of the former one is
+    /// not to stay as long.
+    pub(super) fn keep_current(&mut self) {
+        if self.worker.as_mut().is_some_and(|worker| worker.keep_current()) {
+            self.call_all();
+            self.parts.runner.forget_former();
+        }
     }
 
     pub(super) fn alive(&self) -> usize {
@@ -206,7 +216,7 @@ impl Pool {
         worker.use_account(&slot.account);
         let loop_context = LoopContext {
             runner: Arc::clone(runner),
-            shared: Arc::new(Shared::new(1, 1)?),
+            shared: Arc::new(Shared::new(1, ConnectionLimit::new(1))?),
             index: 0,
             placement: CpuPlacement::default(),
             sendfile: SendfileMode::NonBlocking,
@@ -218,7 +228,8 @@ impl Pool {
         let open_files = runner.open_files(vec![Arc::clone(worker.cache())]);
         let places = Places { board: board.clone(), row: slot.row };
         let bounds = Bounds::of_processes(*processes_max, Box::new(places));
-        let calls = CallPool::new(worker.applications(), bounds, None);
+        // Others will not come.
+        let calls = CallPool::new(worker.applications(), 0, bounds, None);
         let signals = Arc::new(SignalDescriptor::new(&[CALL])?);
         let is_called = Arc::new(AtomicBool::new(false));
         let mut registry =

@@ -58,7 +58,8 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 }
 
 fn start(start: Start) -> io::Result<Box<dyn Engine>> {
-    os::ring::check(sizes(&start.knobs, start.connections_max)).map_err(|why| refusal(&why))?;
+    os::ring::check(sizes(&start.knobs, start.connections_max.most()))
+        .map_err(|why| refusal(&why))?;
     Ok(Box::new(Loops::start_replaceable(SPEC.name, start, RingLoop::make)?))
 }
 

@@ -108,7 +108,7 @@ impl RingLoop {
         };
         let file_chunk_bytes = knobs.get(FILE_CHUNK_KIB.name) * 1024;
         let work = BlockingWork::new(runner, helpers, file_chunk_bytes);
-        let sizes = sizes(&knobs, shared.connections_max);
+        let sizes = sizes(&knobs, shared.connections_max.most());
         let now = Tick(os::clock::now());
         let mut ring_loop = Self {
             ring: Ring::new(sizes)?,
@@ -197,6 +197,7 @@ impl RingLoop {
                 self.ring.poll_readable(WAKE_KEY, &self.wake);
                 // Other loops may have evicted entries that this worker still holds.
                 self.worker.do_housekeeping();
+                self.leave_retired();
                 self.adopt_all();
                 if self.shared.is_room_wanted(self.index) {
                     self.evict();
@@ -400,7 +401,7 @@ impl RingLoop {
             }
         }
         let open = self.shared.open.load(Ordering::Relaxed);
-        let many = self.is_multishot && open + MARGIN <= self.shared.connections_max;
+        let many = self.is_multishot && open + MARGIN <= self.shared.connections_max.now();
         self.accepting.arm(&mut self.ring, many);
     }
 

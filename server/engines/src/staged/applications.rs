@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{self, Waker};
 
 use os::event::Wake;
-use upstream::Application;
+use session::Worker;
 
 use super::client::BoxedClient;
 use super::queue::{Figures, Inbox};
+use crate::engine::ConnectionLimit;
 use crate::parts::applications::call_pool::{Bounds, CallPool};
 
 /// The stage.
@@ -34,16 +35,18 @@ impl Applications {
     /// A stage of so many threads, of an engine with at most `connections_max` connections. A call
     /// holds no thread, and half of the connections are left to requests for files.
     pub(super) fn new(
-        applications: &[Arc<Application>],
+        worker: Option<&Worker>,
         threads: usize,
-        connections_max: usize,
+        connections_max: &ConnectionLimit,
     ) -> io::Result<Self> {
+        let applications = worker.map_or(&[][..], Worker::applications);
+        let numbers_max = worker.map_or(0, Worker::application_numbers_max);
         let threads = if applications.is_empty() { 0 } else { threads };
         let inboxes = (0..threads).map(|_| CallerInbox::new().map(Arc::new));
         let inboxes = inboxes.collect::<io::Result<Vec<_>>>()?;
         let closer = inboxes.first().map(|first| Waker::from(Arc::new(Closer(Arc::clone(first)))));
-        let bounds = Bounds::of_threads(connections_max, true);
-        let pool = CallPool::new(applications, bounds, closer);
+        let bounds = Bounds::of_threads(connections_max.most(), connections_max, true);
+        let pool = CallPool::new(applications, numbers_max, bounds, closer);
         Ok(Self { inboxes, batches: AtomicUsize::new(0), pool })
     }
 

@@ -104,7 +104,7 @@ fn plan(knobs: &KnobValues, cpus: usize) -> Plan {
 fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     let mut loop_contexts = Vec::new();
     for partition in &mut start.partitions {
-        let pipeline = Pipeline::new(partition, &start.knobs, start.connections_max)?;
+        let pipeline = Pipeline::new(partition, &start.knobs, &start.connections_max)?;
         let pipeline = Arc::new(pipeline);
         // Sites without applications have none of these threads.
         let callers = (0..pipeline.applications.threads()).map(|_| WorkerStart {

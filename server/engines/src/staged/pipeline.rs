@@ -20,7 +20,7 @@ use super::cache_padded::CachePadded;
 use super::client::{BoxedClient, Stage};
 use super::controller_counts::ControllerCounts;
 use super::queue::{Division, Inbox, Queue};
-use crate::engine::PartitionStart;
+use crate::engine::{ConnectionLimit, PartitionStart};
 use crate::knobs::KnobValues;
 use crate::lock::lock;
 use crate::parts::loops::Shared;
@@ -117,7 +117,7 @@ impl Pipeline {
     pub(super) fn new(
         partition: &PartitionStart,
         knobs: &KnobValues,
-        connections_max: usize,
+        connections_max: &ConnectionLimit,
     ) -> io::Result<Self> {
         let (readers, writers) = super::knobs::working_threads(knobs, partition.workers.len());
         let part_min = knobs.get_usize(super::knobs::PART_MIN.name);
@@ -140,7 +140,7 @@ impl Pipeline {
             read,
             write,
             applications: Applications::new(
-                partition.workers.first().map_or(&[], |start| start.worker.applications()),
+                partition.workers.first().map(|start| &start.worker),
                 knobs.workers(super::knobs::APPLICATION_THREADS.name, width(partition)),
                 connections_max,
             )?,

@@ -132,9 +132,11 @@ impl RuntimeState {
         };
         let has_blocking_threads = loop_context.knobs.get(BLOCKING_THREADS.name) > 0;
         let applications = workers.first().map_or(&[][..], Worker::applications);
-        let bounds = Bounds::of_threads(loop_context.shared.connections_max, true);
+        let numbers_max = workers.first().map_or(0, Worker::application_numbers_max);
+        let connections_max = &loop_context.shared.connections_max;
+        let bounds = Bounds::of_threads(connections_max.most(), connections_max, true);
         Self {
-            calls: CallPool::new(applications, bounds, Some(loop_context.waker())),
+            calls: CallPool::new(applications, numbers_max, bounds, Some(loop_context.waker())),
             // Without threads to fetch bytes there is no use in probing what has to be fetched.
             sendfile: if has_blocking_threads {
                 loop_context.sendfile

@@ -73,6 +73,8 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
     let parts = PartitionParts::from_partitions(&mut start);
     let loops = Loops::start_replaceable(SPEC.name, start, move |worker, loop_context| {
         let parts = parts[loop_context.index].clone(); // each partition has one worker
+        let limit = &loop_context.shared.connections_max;
+        let bounds = Some(Bounds::of_threads(threads, limit, is_parking));
         if is_parking {
             let plan = ParkingPlan { name: SPEC.name, threads, queue, stack_bytes };
             return Acceptor::make(
@@ -80,7 +82,7 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
                 &loop_context,
                 parts,
                 usize::MAX,
-                Some(Bounds::of_threads(threads, true)),
+                bounds,
                 |registry, epoll| ParkingPool::new(registry, epoll, plan),
             );
         }
@@ -94,14 +96,9 @@ fn start(mut start: Start) -> io::Result<Box<dyn Engine>> {
             serve: blocking::serve,
         };
         let connections_max = (threads + queue).saturating_mul(partitions);
-        Acceptor::make(
-            worker,
-            &loop_context,
-            parts,
-            connections_max,
-            Some(Bounds::of_threads(threads, false)),
-            |registry, _| ThreadPool::new(registry, plan),
-        )
+        Acceptor::make(worker, &loop_context, parts, connections_max, bounds, |registry, _| {
+            ThreadPool::new(registry, plan)
+        })
     });
     Ok(Box::new(loops?))
 }

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engines::jobs::Runner;
-use engines::{Engine, EngineSpec, MakeWorker, Order, PartitionStart, Start, WorkerStart};
+use engines::{
+    ConnectionLimit, Engine, EngineSpec, MakeWorker, Order, PartitionStart, Start, WorkerStart,
+};
 use session::{AccessLog, Counters, Limits, Record};
 use site::Site;
 use site::host::{HostSettings, RouteSettings};
@@ -112,7 +114,7 @@ impl Bench {
             partitions: vec![PartitionStart { cpus: Vec::new(), workers, more }],
             runner,
             open: Arc::default(),
-            connections_max: setup.connections_max,
+            connections_max: ConnectionLimit::new(setup.connections_max),
             sendfile: spec.sendfile[0],
             exclusive_wakeups: false,
             knobs,

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use engines::{Engine, Heir, Order};
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::signals::{Signal, SignalDescriptor};
+use site::host::HostSettings;
 
 use super::{CHANGE, CHANGED, FAILED, LEAVE_TO_OTHERS, LEFT, Ledger, READY, Uplink};
 use crate::access_log::LogEnds;
@@ -16,10 +17,10 @@ use crate::applications;
 use crate::config::{Config, Settings, WorkerProgram};
 use crate::helper_process;
 use crate::layout::{Layout, Share};
-use crate::local::{CounterBook, DESCRIPTORS_WIDENED, Given, Local};
+use crate::local::{Assembled, CounterBook, DESCRIPTORS_WIDENED, Given, Local};
 use crate::partitions::Machine;
 use crate::passage::{Landing, Outlook, PAUSE_MS, Passage};
-use crate::ready::{self, make_ready};
+use crate::ready::{self, make_ready, next_site};
 use crate::report::{self, report};
 use crate::run::ALLOCATOR_ARENAS;
 use crate::spawner;
@@ -109,7 +110,7 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     let mut config = read_config(&task.configuration)?;
     config.worker_program = own;
     let settings = &config.settings;
-    let ready = make_ready(&config, &task.machine)?;
+    let mut ready = make_ready(&config, &task.machine)?;
     let all = Ledger::open(task.ledger.as_fd(), applications::finding_cells(&ready.site))
         .map_err(|why| format!("cannot map the counters: {why}"))?;
     applications::share_findings(&ready.site, all.findings());
@@ -127,11 +128,16 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
         errors: all.error_budget(),
         open: Arc::clone(&open),
         caches: Vec::new(),
+        forked_on: ready.layout.are_forked().then(|| task.machine.clone()),
     };
     let count = ready.descriptors.all().min(DESCRIPTORS_WIDENED);
     // If this fails the server still works, but waits when many connections arrive at once.
     let _ = os::limits::widen_descriptor_table(count);
-    let local = Local::start(&config, &ready, share, sets, given, CounterBook::Shared(ledger))?;
+    let counters = CounterBook::Shared(ledger);
+    let assembled = Assembled::new(&config, &ready, share, sets, given, counters)?;
+    let hosts = std::mem::take(&mut ready.hosts);
+    drop(ready);
+    let local = assembled.start()?;
     let limits = ready::limits(&settings.limits, &settings.timeouts);
     let travel = Travel {
         socket: task.passage,
@@ -141,7 +147,8 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
         is_held_up: false,
         is_hurried: false,
     };
-    Controller::new(local, task.machine, task.control, travel, settings.timeouts.drain_ms)
+    let drain_ms = settings.timeouts.drain_ms;
+    Controller::new(local, hosts, task.machine, task.control, travel, drain_ms)
         .map_err(|why| format!("cannot wait for orders: {why}"))
         .and_then(Controller::run)
 }
@@ -210,6 +217,8 @@ const TRAVEL_KEY: u64 = 1;
 /// Controls the engine of this process, by orders of the supervisor.
 struct Controller {
     local: Local,
+    /// What the site was made from that its workers serve.
+    hosts: Vec<HostSettings>,
     machine: Machine,
     control: UnixStream,
     travel: Travel,
@@ -224,6 +233,7 @@ struct Controller {
 impl Controller {
     fn new(
         local: Local,
+        hosts: Vec<HostSettings>,
         machine: Machine,
         control: UnixStream,
         travel: Travel,
@@ -238,6 +248,7 @@ impl Controller {
         let (is_ending, is_leaving) = (false, false);
         Ok(Self {
             local,
+            hosts,
             machine,
             control,
             travel,
@@ -315,7 +326,9 @@ impl Controller {
     fn change(&mut self, text: &OwnedFd) -> Result<(), String> {
         let config = read_config(text)?;
         let ready = make_ready(&config, &self.machine)?;
-        self.local.take_over(&config, &ready)?;
+        let site = next_site(&config, &ready, (&self.hosts, self.local.site()))?;
+        self.local.take_over(&config, &ready, &site)?;
+        self.hosts = ready.hosts;
         let Settings { limits, timeouts, .. } = &config.settings;
         let open = Arc::clone(&self.travel.open);
         self.travel.landing = Landing::new(ready::limits(limits, timeouts), open);

@@ -245,9 +245,16 @@ fn held_back(steps: &Arc<Steps>) -> SocketAddr {
 }
 
 fn config_of(directory: &Temporary, application: SocketAddr, engine: &str) -> Config {
-    let route = format!(
-        "host.route=[{{ path = \"/app/**\", proxy = [\"http://{application}\"], idle_ms = 600000 }}]"
-    );
+    config_to(directory, &[("/app/**", application)], engine)
+}
+
+/// Routes from these paths to these applications.
+fn config_to(directory: &Temporary, routes: &[(&str, SocketAddr)], engine: &str) -> Config {
+    let route = |(path, application): &(&str, SocketAddr)| {
+        format!("{{ path = \"{path}\", proxy = [\"http://{application}\"], idle_ms = 600000 }}")
+    };
+    let routes: Vec<String> = routes.iter().map(route).collect();
+    let route = format!("host.route=[{}]", routes.join(", "));
     let engine = format!("engine.name={engine}");
     // What cannot be moved may take its time.
     let timeouts = ["timeouts.drain_ms=600000", "timeouts.head_ms=15000"];
@@ -361,9 +368,6 @@ fn what_clients_are_in_the_middle_of_outlasts_a_change_of_a_header() {
             config.settings.hosts[0].headers = vec![rule];
             config
         };
-        if let "processes" | "event-loop-shared-cache" = spec.name {
-            return; // their workers are replaced
-        }
         let mut server = Running::start(&config("former"));
         let mut tunnel = switched(&server);
         let middle = [Situation::HalfAnUpload, Situation::HalfAReply, Situation::Unanswered];
@@ -391,6 +395,67 @@ fn what_clients_are_in_the_middle_of_outlasts_a_change_of_a_header() {
             assert_eq!(received, b"now", "{}", spec.name);
             assert!(head.contains("\r\nX-Rules: the last\r\n"), "{}: {head}", spec.name);
         }
+    });
+}
+
+/// An application that answers with its name, keeps the connection, and counts those that end.
+fn named(name: &'static str, ended: &Arc<AtomicUsize>) -> SocketAddr {
+    let ended = Arc::clone(ended);
+    application(move |_, mut stream| {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", name.len());
+        stream.write_all([head.as_bytes(), name.as_bytes()].concat().as_slice()).unwrap();
+        let has_ended = stream.read(&mut [0]).is_ok_and(|count| count == 0);
+        ended.fetch_add(usize::from(has_ended), Ordering::Relaxed);
+    })
+}
+
+/// What is out comes back from where it went, and nothing is kept for an application that no route
+/// leads to.
+#[test]
+fn routes_lead_to_other_applications_while_the_workers_stay() {
+    let directory = site();
+    for_each_engine(|spec| {
+        let (steps, ended) = (Arc::new(Steps::default()), Arc::new(AtomicUsize::new(0)));
+        let [second, third, last] = ["second", "third", "last"].map(|name| named(name, &ended));
+        let config = |routes: &[(&str, SocketAddr)]| {
+            let mut config = config_to(&directory, routes, spec.name);
+            config.settings.timeouts.drain_ms = 1;
+            config
+        };
+        let mut server = Running::start(&config(&[("/app/**", held_back(&steps))]));
+        if !server.worker_processes().is_empty() {
+            return; // they are replaced
+        }
+        let mut tunnel = switched(&server);
+        let middle = [Situation::HalfAnUpload, Situation::Unanswered, Situation::Silent];
+        let [mut upload, mut unanswered, mut client] =
+            middle.map(|situation| Client::place(situation, &server, 0));
+        assert!(comes_true(|| steps.waits.load(Ordering::Relaxed) == 2));
+        let mut asks = |path: &str, answer: &str| {
+            client.ask(path);
+            assert!(!client.expect(answer.as_bytes()), "{}: {path}", spec.name);
+        };
+        asks("/app/now", "now");
+        let mut change = |routes: &[(&str, SocketAddr)]| {
+            server.change(&config(routes)).unwrap();
+            let until = os::clock::now() + 20_000;
+            wait_until(|| os::clock::now() > until);
+            server.do_housekeeping();
+        };
+        change(&[("/more/**", third), ("/app/**", second)]);
+        asks("/app/now", "second");
+        asks("/more/now", "third");
+        change(&[("/app/**", last), ("/more/**", third)]);
+        asks("/app/now", "last");
+        let is_closed = comes_true(|| ended.load(Ordering::Relaxed) == 1);
+        assert!(is_closed, "{}: a connection to the second is kept", spec.name);
+        pass(&mut tunnel, b"another protocol after the changes");
+        steps.reach(STEPS_HELD);
+        assert!(!unanswered.expect(b"held"), "{}", spec.name);
+        upload.send("56789");
+        assert!(!upload.expect(b"0123456789"), "{}", spec.name);
+        unanswered.ask("/app/now");
+        unanswered.expect(b"last");
     });
 }
 

@@ -4,16 +4,19 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ::engines::EngineSpec;
 use server::config::{Config, WorkerProgram};
-use testkit::{Temporary, circuit};
+use testkit::{Temporary, circuit, comes_true, wait_until};
 
 use crate::for_each_engine;
-use crate::harness::{Running, config, take_head};
+use crate::harness::{Running, config, connect, take_head};
+use crate::open_files::is_open;
+use crate::overload::{self, counter, large};
+use crate::processes::children;
 use crate::under_test::engines;
 
 const NAMES: [&str; 2] = ["former", "next"];
@@ -110,11 +113,6 @@ fn no_client_waits_for_a_process_that_was_killed() {
     }
 }
 
-/// The workers of these engines go on by another site; those of the others are replaced.
-fn changes_in_place(spec: &EngineSpec) -> bool {
-    !matches!(spec.name, "processes" | "event-loop-shared-cache")
-}
-
 /// The workers do not change with it, so that no client has to go anywhere.
 #[test]
 fn the_next_request_of_a_kept_connection_is_answered_by_the_next_site() {
@@ -125,9 +123,6 @@ fn the_next_request_of_a_kept_connection_is_answered_by_the_next_site() {
             config.settings.timeouts.drain_ms = 1;
             config
         });
-        if !changes_in_place(spec) {
-            return;
-        }
         let mut server = Running::start(&configs[0]);
         let processes = server.worker_processes();
         let mut client = TcpStream::connect(server.addresses()[0]).unwrap();
@@ -189,7 +184,7 @@ fn a_process_that_fails_to_start_costs_no_client() {
         let address = server.addresses()[0];
         thread::scope(|scope| {
             let changes = scope.spawn(|| server.change(&next).unwrap_err().to_string());
-            testkit::wait_until(|| flag("begins").exists());
+            wait_until(|| flag("begins").exists());
             let mut answers = Vec::new();
             let mut clients = Vec::new();
             for _ in 0..CLIENTS {
@@ -209,28 +204,120 @@ fn a_process_that_fails_to_start_costs_no_client() {
     });
 }
 
+/// Its file system could not be unmounted otherwise. Most processes have answered nothing since.
+#[test]
+fn no_process_keeps_the_root_of_a_former_site_open() {
+    for_each_engine(|spec| {
+        let sites = NAMES.map(site_of);
+        let configs = [0, 1].map(|which| config_of(&sites[which], NAMES[which], spec.name));
+        let mut server = Running::start(&configs[0]);
+        let mut client = connect(&server);
+        ask(&mut client, "/").expect("it was just opened");
+        let former = &configs[0].settings.hosts[0].root;
+        assert!(is_open(&server, former), "{}", spec.name);
+        server.change(&configs[1]).unwrap();
+        let is_closed = comes_true(|| {
+            server.do_housekeeping();
+            !is_open(&server, former)
+        });
+        assert!(is_closed, "{}", spec.name);
+    });
+}
+
+/// Engines, and how far below the worker process those are that are killed: it, those that it has
+/// forked, or those that these have.
+const KILLED: [(&str, usize); 6] = [
+    ("event-loop-shared-listener", 0),
+    ("event-loop-shared-cache", 0),
+    ("event-loop-shared-cache", 1),
+    ("processes", 0),
+    ("processes", 1),
+    ("processes", 2),
+];
+
 /// A process that comes in the place of another begins with what holds then.
 #[test]
 fn a_process_that_is_replaced_goes_by_the_last_site() {
     let sites = NAMES.map(site_of);
-    let configs = [0, 1].map(|which| {
-        let mut config = config_of(&sites[which], NAMES[which], "event-loop-shared-listener");
-        config.settings.engine.processes = 1;
-        config
+    testkit::side_by_side(&KILLED, |(engine, depth)| {
+        let configs = [0, 1].map(|which| {
+            let mut config = config_of(&sites[which], NAMES[which], engine);
+            config.settings.engine.processes = u64::from(*engine == "event-loop-shared-listener");
+            config
+        });
+        let mut server = Running::start(&configs[0]);
+        // Nobody has asked for what was there in between.
+        [1, 0, 1].iter().for_each(|which| server.change(&configs[*which]).unwrap());
+        let below = |found: &[u32]| -> Vec<u32> {
+            found.iter().flat_map(|process| children(*process)).collect()
+        };
+        let killed = (0..*depth).fold(server.worker_processes(), |found, _| below(&found));
+        let left = [&killed[..], &below(&killed), &below(&below(&killed))].concat();
+        assert!(!killed.is_empty(), "{engine}");
+        os::signals::send("KILL", &killed);
+        let has_ended =
+            |process: &u32| os::accounting::process(*process).is_none_or(|it| it.has_ended);
+        wait_until(|| left.iter().all(has_ended));
+        for step in 1..4 {
+            let mut client = connect(&server);
+            let (names, _) = ask(&mut client, "/").expect("it was just opened");
+            assert_eq!(names, [NAMES[step % 2]; 2], "{engine}: step {step}");
+            server.change(&configs[(step + 1) % 2]).unwrap();
+        }
     });
-    let mut server = Running::start(&configs[0]);
-    server.change(&configs[1]).unwrap();
-    let killed = server.worker_processes();
-    os::signals::send("KILL", &killed);
-    testkit::wait_until(|| {
-        !server.worker_processes().is_empty() && server.worker_processes() != killed
-    });
-    for step in 1..4 {
-        let mut client = TcpStream::connect(server.addresses()[0]).unwrap();
-        let (names, _) = ask(&mut client, "/").expect("it was just opened");
-        assert_eq!(names, [NAMES[step % 2]; 2], "step {step}");
-        server.change(&configs[(step + 1) % 2]).unwrap();
+}
+
+/// What tells the workers of a server from others that come in their place.
+fn workers_of(server: &Running) -> Vec<usize> {
+    let processes = server.worker_processes();
+    let counters = server.counters();
+    match processes.is_empty() {
+        true => counters.iter().take(1).map(|counters| Arc::as_ptr(counters) as usize).collect(),
+        false => processes.into_iter().map(|process| process as usize).collect(),
     }
+}
+
+/// Who is served already stays, and others wait for a place, or get one.
+#[test]
+fn another_limit_of_connections_holds_while_the_workers_stay() {
+    let directory = overload::site();
+    for_each_engine(|spec| {
+        let config = |places: &str| {
+            let places = format!("limits.connections_max={places}");
+            let engine = format!("engine.name={}", spec.name);
+            // What has to move to other workers may take its time.
+            let more = ["partitions.cpus=[\"0\"]", "timeouts.drain_ms=600000"];
+            config(&directory, &[&engine, &places, more[0], more[1]])
+        };
+        if let "processes" | "event-loop-shared-cache" = spec.name {
+            return; // each process has its share of them from the start
+        }
+        let mut server = Running::start(&config("4"));
+        let workers = workers_of(&server);
+        let begin = |server: &Running| {
+            let mut client = connect(server);
+            client.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            take_head(&mut client);
+            client
+        };
+        let mut served = [(); 2].map(|()| begin(&server));
+        server.change(&config("2")).unwrap();
+        let mut waiting = connect(&server);
+        waiting.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        wait_until(|| counter(&server, |c| c.accept_pauses.get()) > 0);
+        server.change(&config("3")).unwrap();
+        let head = String::from_utf8(take_head(&mut waiting)).unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{}: {head}", spec.name);
+        assert_eq!(workers_of(&server), workers, "{}", spec.name);
+        // There is room for more than there was from the start.
+        server.change(&config("auto")).unwrap();
+        let _more = [(); 4].map(|()| begin(&server));
+        for client in &mut served {
+            let mut content = vec![0; large().len()];
+            client.read_exact(&mut content).unwrap();
+            assert!(content == large(), "{}", spec.name);
+        }
+    });
 }
 
 #[test]

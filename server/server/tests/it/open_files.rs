@@ -39,7 +39,7 @@ fn for_every_engine(settings: &[&str], test: impl Fn(&Temporary, &mut Server) + 
 }
 
 /// Whether a process of the server has the file open, under this name or deleted.
-fn is_open(server: &Server, path: &Path) -> bool {
+pub(crate) fn is_open(server: &Server, path: &Path) -> bool {
     let path = path.to_str().unwrap();
     let mut targets = processes(server).into_iter().flat_map(|pid| {
         let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();

@@ -12,7 +12,7 @@ use session::{JobId, Known};
 use site::resource::FileRef;
 
 use super::*;
-use crate::engine::{SendfileMode, no_helper_processes};
+use crate::engine::{ConnectionLimit, SendfileMode, no_helper_processes};
 use crate::parts::loops::cpu_placement::CpuPlacement;
 
 /// The descriptor of the socket, in the environment of a helper process of these tests.
@@ -77,7 +77,7 @@ pub(in super::super) fn stop(pid: u32) {
 fn loop_context(start_helper: StartHelper) -> LoopContext {
     LoopContext {
         runner: Arc::new(runner()),
-        shared: Arc::new(Shared::new(1, 1).unwrap()),
+        shared: Arc::new(Shared::new(1, ConnectionLimit::new(1)).unwrap()),
         index: 0,
         placement: CpuPlacement::default(),
         sendfile: SendfileMode::Probe,

@@ -116,6 +116,10 @@ pub(crate) trait CallLoop: Offload {
         slot.upstream = QUEUED;
         let out = Out { client, id, call, tried: Tried::default(), is_put_off: false };
         let now = self.now();
+        if !self.table().knows(out.call.application()) {
+            self.leave_retired();
+            self.table().learn(out.call.application());
+        }
         match self.table().admit(out, now) {
             Admitted::Now(out) => self.start_or_admit(out),
             Admitted::Queued => {}
@@ -284,7 +288,7 @@ pub(crate) trait CallLoop: Offload {
             self.report(&out, Some(server), failure);
         }
         self.link(out.client, NO_UPSTREAM);
-        match keeps && !self.table().is_draining {
+        match keeps && self.table().keeps(application) {
             true => {
                 self.table().keep(key, now);
                 self.follow(key);
@@ -510,6 +514,15 @@ pub(crate) trait CallLoop: Offload {
             }
             self.queue_client(client);
         }
+    }
+
+    /// Closes what is kept for applications in whose place others have come: a server may have as
+    /// many connections as it has processes.
+    #[cold]
+    fn leave_retired(&mut self) {
+        let kept = self.table().kept_for_nobody();
+        kept.into_iter().for_each(|key| self.close_upstream(key));
+        self.table().forget_retired();
     }
 
     /// Closes the connections that are kept: the loop is about to end.

@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 
 use session::Tick;
@@ -16,11 +16,15 @@ use upstream::{Application, Call, CallLimits, Failure, Protocol, Tried};
 
 use super::joint::Line;
 use super::servers::Servers;
+use crate::engine::ConnectionLimit;
 use crate::lock::lock;
 
 /// All applications of a partition. The sockets of kept connections are `S`.
 pub(crate) struct CallPool<S = OwnedFd> {
-    usages: Vec<Mutex<Usage<S>>>,
+    /// By the numbers of the applications.
+    usages: Box<[Slot<S>]>,
+    /// How many numbers of applications have come up.
+    numbers: AtomicUsize,
     bounds: Bounds,
     /// Wakes whoever calls [`CallPool::close_kept`]; none if it is called often enough.
     closer: Option<Waker>,
@@ -31,10 +35,10 @@ pub(crate) struct CallPool<S = OwnedFd> {
 /// What one application may have of the engine, whatever its own bounds allow, so that requests for
 /// files never wait for an application.
 pub(crate) struct Bounds {
-    in_flight_max: u64,
-    /// Calls that are with the application or wait for a place: where a call that waits holds a
-    /// thread.
-    calls_max: u64,
+    threads: usize,
+    connections: ConnectionLimit,
+    /// Whether a call that waits holds no thread.
+    parks: bool,
     /// Places are shared with other processes.
     others: Option<Box<dyn SharedPlaces>>,
 }
@@ -50,6 +54,9 @@ pub(crate) trait SharedPlaces: Send + Sync {
     /// Gives the place back, or waits no longer.
     fn leave(&self);
 }
+
+/// What is known of an application, once one has this number.
+type Slot<S> = OnceLock<Box<Mutex<Usage<S>>>>;
 
 struct Usage<S> {
     servers: Servers<Kept<S>>,
@@ -95,53 +102,99 @@ pub(crate) struct Ticket<S> {
 }
 
 impl Bounds {
-    /// Of `threads` threads at most half are for one application. A call that waits holds its
-    /// thread, unless it `parks`.
-    pub(crate) fn of_threads(threads: usize, parks: bool) -> Self {
-        let half = (threads as u64 / 2).max(1);
-        let calls_max = if parks { u64::MAX } else { half };
-        Self { in_flight_max: half, calls_max, others: None }
+    /// Of `threads` threads, or as many connections as may be open, at most half are for one
+    /// application. A call that waits holds its thread, unless it `parks`.
+    pub(crate) fn of_threads(threads: usize, connections: &ConnectionLimit, parks: bool) -> Self {
+        Self { threads, connections: connections.clone(), parks, others: None }
     }
 
     /// Of `processes` processes at most half are for one application.
     pub(crate) fn of_processes(processes: usize, others: Box<dyn SharedPlaces>) -> Self {
-        Self { others: Some(others), ..Self::of_threads(processes, false) }
+        let bounds = Self::of_threads(processes, &ConnectionLimit::new(usize::MAX), false);
+        Self { others: Some(others), ..bounds }
+    }
+
+    /// Calls that are with an application, at most.
+    fn in_flight_max(&self) -> u64 {
+        (self.threads.min(self.connections.now()) as u64 / 2).max(1)
+    }
+
+    /// Calls that are with it or wait for a place, at most.
+    fn calls_max(&self) -> u64 {
+        if self.parks { u64::MAX } else { self.in_flight_max() }
     }
 }
 
 impl<S> CallPool<S> {
-    /// The applications, within `bounds`. The `closer` is woken when something is kept for which
+    /// The applications, within `bounds`; others may come, whose numbers are less than
+    /// `numbers_max`. The `closer` is woken when something is kept for which
     /// [`CallPool::close_kept`] has to be called sooner than its caller knows.
     pub(crate) fn new(
         applications: &[Arc<Application>],
+        numbers_max: usize,
         bounds: Bounds,
         closer: Option<Waker>,
     ) -> Arc<Self> {
-        let usage = |application| {
-            let (servers, waiting) = (Servers::new(application), VecDeque::new());
-            Mutex::new(Usage { servers, in_flight: 0, waiting })
+        let numbers = applications.iter().map(|application| application.number() + 1).max();
+        // Without any there will be none.
+        let numbers = numbers.map_or(0, |numbers| numbers.max(numbers_max));
+        let pool = Self {
+            usages: (0..numbers).map(|_| OnceLock::new()).collect(),
+            numbers: AtomicUsize::new(0),
+            bounds,
+            closer,
+            next_close: AtomicU64::new(u64::MAX),
         };
-        let usages = applications.iter().map(usage).collect();
-        Arc::new(Self { usages, bounds, closer, next_close: AtomicU64::new(u64::MAX) })
+        applications.iter().for_each(|application| pool.learn(application));
+        Arc::new(pool)
+    }
+
+    /// Has an application be one of these.
+    fn learn(&self, application: &Arc<Application>) {
+        let number = application.number();
+        let usage = &self.usages[number];
+        if usage.get().is_some() {
+            return;
+        }
+        self.numbers.fetch_max(number + 1, Ordering::Release);
+        usage.get_or_init(|| {
+            let (servers, waiting) = (Servers::new(application), VecDeque::new());
+            Box::new(Mutex::new(Usage { servers, in_flight: 0, waiting }))
+        });
+        // It may have come in the place of others.
+        self.all().for_each(|mut usage| {
+            if usage.servers.application.is_retired() {
+                usage.servers.kept.iter_mut().for_each(Vec::clear);
+            }
+        });
+    }
+
+    fn usage(&self, application: usize) -> MutexGuard<'_, Usage<S>> {
+        lock(self.usages[application].get().expect("a call of it has entered"))
+    }
+
+    fn all(&self) -> impl Iterator<Item = MutexGuard<'_, Usage<S>>> {
+        let numbers = self.numbers.load(Ordering::Acquire);
+        self.usages[..numbers].iter().filter_map(OnceLock::get).map(|usage| lock(usage))
     }
 
     /// Gets a place for a call, or has it wait for one: then it is woken when it has one.
     pub(crate) fn enter(
         self: &Arc<Self>,
-        application: usize,
+        called: &Arc<Application>,
         waker: impl FnOnce() -> Waker,
         now: Tick,
     ) -> Entered<S> {
-        let mut usage = lock(&self.usages[application]);
-        let called = Arc::clone(&usage.servers.application);
-        let limits = called.limits();
+        self.learn(called);
+        let (application, limits) = (called.number(), called.limits());
+        let mut usage = self.usage(application);
         let in_flight_max = self.in_flight_max(limits);
         if let Some(others) = &self.bounds.others {
             if others.take(application, in_flight_max) {
                 return Entered::Now(self.place(application));
             }
             let CallLimits { queue_max, .. } = *limits;
-            return match others.wait(application, queue_max, self.bounds.calls_max) {
+            return match others.wait(application, queue_max, self.bounds.calls_max()) {
                 true => Entered::Waits(self.ticket(application, limits, now)),
                 false => Entered::Full,
             };
@@ -151,7 +204,7 @@ impl<S> CallPool<S> {
             return Entered::Now(self.place(application));
         }
         let waiting = usage.waiting.len() as u64;
-        if waiting >= limits.queue_max || usage.in_flight + waiting >= self.bounds.calls_max {
+        if waiting >= limits.queue_max || usage.in_flight + waiting >= self.bounds.calls_max() {
             return Entered::Full;
         }
         let ticket = self.ticket(application, limits, now);
@@ -161,7 +214,7 @@ impl<S> CallPool<S> {
     }
 
     fn in_flight_max(&self, limits: &CallLimits) -> u64 {
-        limits.in_flight_max.min(self.bounds.in_flight_max)
+        limits.in_flight_max.min(self.bounds.in_flight_max())
     }
 
     fn place(self: &Arc<Self>, application: usize) -> Place<S> {
@@ -187,7 +240,7 @@ impl<S> CallPool<S> {
     /// Takes the call from the `server` that has it, and gives its place to the call that has
     /// waited longest.
     fn leave(&self, application: usize, server: Option<usize>) {
-        let mut usage = lock(&self.usages[application]);
+        let mut usage = self.usage(application);
         server.into_iter().for_each(|server| usage.servers.end(server));
         if let Some(others) = &self.bounds.others {
             return others.leave();
@@ -220,7 +273,7 @@ impl<S> CallPool<S> {
             if kept.until > now && !kept.line.is_unsound() {
                 return Some((server, Some(kept.line)));
             }
-            next = lock(&self.usages[place.application]).servers.kept[server].pop();
+            next = self.usage(place.application).servers.kept[server].pop();
         }
         Some((server, None))
     }
@@ -233,7 +286,7 @@ impl<S> CallPool<S> {
         tried: &mut Tried,
         now: Tick,
     ) -> Option<(usize, Option<Kept<S>>)> {
-        let servers = &mut lock(&self.usages[place.application]).servers;
+        let servers = &mut self.usage(place.application).servers;
         place.server.take().into_iter().for_each(|server| servers.end(server));
         let chosen = servers.choose(call.client(), tried, now)?;
         servers.begin(chosen.0);
@@ -243,11 +296,12 @@ impl<S> CallPool<S> {
 
     /// Keeps a connection for the next call.
     pub(crate) fn keep(&self, application: usize, server: usize, line: Line<S>, now: Tick) {
-        let mut usage = lock(&self.usages[application]);
+        let mut usage = self.usage(application);
         let servers = &mut usage.servers;
         // Of many processes each would keep a process of the application for itself.
         let is_fastcgi = servers.application.settings().protocol == Protocol::FastCgi;
-        if is_fastcgi && self.bounds.others.is_some() {
+        let is_for_nobody = servers.application.is_retired();
+        if is_for_nobody || is_fastcgi && self.bounds.others.is_some() {
             return;
         }
         let until = now.plus_ms(servers.application.limits().idle_ms);
@@ -262,7 +316,7 @@ impl<S> CallPool<S> {
 
     /// Notes that a server could not be reached.
     pub(crate) fn note_failure(&self, application: usize, server: usize, now: Tick) {
-        lock(&self.usages[application]).servers.note_failure(server, now);
+        self.usage(application).servers.note_failure(server, now);
     }
 
     /// Notes how a call of a server has ended.
@@ -273,7 +327,7 @@ impl<S> CallPool<S> {
         failure: Option<Failure>,
         now: Tick,
     ) {
-        lock(&self.usages[application]).servers.note_end(server, failure, now);
+        self.usage(application).servers.note_end(server, failure, now);
     }
 
     /// Closes the connections that no call has used in time. Returns when it is to be called again;
@@ -284,7 +338,7 @@ impl<S> CallPool<S> {
         }
         let now = if is_ending { Tick(u64::MAX) } else { now };
         self.next_close.store(u64::MAX, Ordering::Release); // before the search: none is missed
-        let next = self.usages.iter().filter_map(|usage| lock(usage).close_kept(now)).min();
+        let next = self.all().filter_map(|mut usage| usage.close_kept(now)).min();
         if let Some(next) = next {
             self.next_close.fetch_min(next.0, Ordering::AcqRel);
         }
@@ -294,6 +348,7 @@ impl<S> CallPool<S> {
 
 impl<S> Usage<S> {
     fn close_kept(&mut self, now: Tick) -> Option<Tick> {
+        let now = if self.servers.application.is_retired() { Tick(u64::MAX) } else { now };
         let kept = &mut self.servers.kept;
         kept.iter_mut().for_each(|kept| kept.retain(|one| one.until > now));
         kept.iter().flatten().map(|one| one.until).min()
@@ -316,7 +371,7 @@ impl<S> Ticket<S> {
     pub(crate) fn take(&mut self) -> Option<Place<S>> {
         let has_place = match &self.pool.bounds.others {
             Some(others) => {
-                let usage = lock(&self.pool.usages[self.application]);
+                let usage = self.pool.usage(self.application);
                 let limits = usage.servers.application.limits();
                 others.take(self.application, self.pool.in_flight_max(limits))
             }
@@ -332,7 +387,7 @@ impl<S> Drop for Ticket<S> {
         if self.is_used {
             return;
         }
-        let mut usage = lock(&self.pool.usages[self.application]);
+        let mut usage = self.pool.usage(self.application);
         let is_it = |waiting: &Waiting| Arc::ptr_eq(&waiting.is_admitted, &self.is_admitted);
         match usage.waiting.iter().position(is_it) {
             Some(at) => {
@@ -349,6 +404,10 @@ impl<S> Drop for Ticket<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::slice;
+
     use upstream::{Address, ApplicationSettings, ServerSettings};
 
     use super::*;
@@ -360,18 +419,24 @@ mod tests {
         Arc::new(Application::new(settings, number))
     }
 
+    /// Bounds of so many threads, each of which serves a connection.
+    fn of_threads(threads: usize, parks: bool) -> Bounds {
+        Bounds::of_threads(threads, &ConnectionLimit::new(threads), parks)
+    }
+
     fn pool(in_flight_max: u64, queue_max: u64, bounds: Bounds) -> Arc<CallPool> {
         let limits = CallLimits { in_flight_max, queue_max, ..CallLimits::default() };
-        CallPool::new(&[application(0, limits)], bounds, None)
+        CallPool::new(&[application(0, limits)], 0, bounds, None)
     }
 
     fn enter(pool: &Arc<CallPool>) -> Entered<OwnedFd> {
-        pool.enter(0, || Waker::noop().clone(), Tick(0))
+        let called = Arc::clone(&pool.usage(0).servers.application);
+        pool.enter(&called, || Waker::noop().clone(), Tick(0))
     }
 
     #[test]
     fn places_are_passed_on_in_the_order_of_waiting() {
-        let pool = pool(1, 2, Bounds::of_threads(1000, false));
+        let pool = pool(1, 2, of_threads(1000, false));
         let Entered::Now(place) = enter(&pool) else { panic!("there is a place") };
         let (Entered::Waits(mut first), Entered::Waits(mut second)) = (enter(&pool), enter(&pool))
         else {
@@ -405,9 +470,9 @@ mod tests {
         let applications = [application(0, idle(1000)), application(1, idle(100))];
         let closer = Arc::new(Closer::default());
         let waker = Waker::from(Arc::clone(&closer));
-        let pool = CallPool::new(&applications, Bounds::of_threads(4, false), Some(waker));
+        let pool = CallPool::new(&applications, 0, of_threads(4, false), Some(waker));
         let keep = |application, at| {
-            let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
+            let (socket, _) = UnixStream::pair().unwrap();
             pool.keep(application, 0, Line::new(OwnedFd::from(socket)), at);
             closer.0.swap(0, Ordering::Relaxed)
         };
@@ -423,9 +488,43 @@ mod tests {
     }
 
     #[test]
+    fn half_of_the_connections_that_may_be_open_now_are_for_an_application() {
+        let connections = ConnectionLimit::new(8);
+        let pool = pool(100, 0, Bounds::of_threads(6, &connections, true));
+        let enter_all = || {
+            let entered: Vec<Entered<OwnedFd>> = (0..10).map(|_| enter(&pool)).collect();
+            entered.iter().filter(|entered| matches!(entered, Entered::Now(_))).count()
+        };
+        assert_eq!(enter_all(), 3, "of the threads");
+        connections.set(4);
+        assert_eq!(enter_all(), 2);
+        connections.set(100);
+        assert_eq!(enter_all(), 3);
+    }
+
+    #[test]
+    fn nothing_is_kept_for_an_application_in_whose_place_another_has_come() {
+        let former = application(0, CallLimits::default());
+        let pool = CallPool::new(slice::from_ref(&former), 2, of_threads(4, false), None);
+        let keep = || {
+            let (socket, other) = UnixStream::pair().unwrap();
+            other.set_nonblocking(true).unwrap();
+            pool.keep(0, 0, Line::new(OwnedFd::from(socket)), Tick(0));
+            other
+        };
+        let is_closed = |mut other: UnixStream| other.read(&mut [0]).is_ok_and(|count| count == 0);
+        let kept = keep();
+        former.retire();
+        let next = application(1, CallLimits::default());
+        let entered = pool.enter(&next, || Waker::noop().clone(), Tick(0));
+        assert!(matches!(entered, Entered::Now(_)));
+        assert!(is_closed(kept) && is_closed(keep()));
+    }
+
+    #[test]
     fn calls_that_wait_count_where_they_hold_a_thread() {
         for (parks, expected) in [(false, 2), (true, 6)] {
-            let pool = pool(100, 4, Bounds::of_threads(4, parks));
+            let pool = pool(100, 4, of_threads(4, parks));
             let entered: Vec<Entered<OwnedFd>> = (0..10).map(|_| enter(&pool)).collect();
             let is_in = |entered: &&Entered<OwnedFd>| !matches!(entered, Entered::Full);
             assert_eq!(entered.iter().filter(is_in).count(), expected, "{parks}");

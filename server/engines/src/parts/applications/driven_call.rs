@@ -141,7 +141,7 @@ impl<S: AsFd + From<OwnedFd>> DrivenCall<S> {
         now: Tick,
     ) -> Self {
         let application = call.application().number();
-        let (stage, place) = match pool.enter(application, waker, now) {
+        let (stage, place) = match pool.enter(call.application(), waker, now) {
             Entered::Now(place) => (Stage::Unconnected, Some(place)),
             Entered::Waits(ticket) => (Stage::Waiting(ticket), None),
             Entered::Full => (Stage::Failing(Failure::Full), None),

@@ -69,10 +69,19 @@ struct Usage {
     queue: VecDeque<Queued>,
 }
 
+impl Usage {
+    /// Whether no call is for it, and none will be.
+    fn is_left(&self) -> bool {
+        let has_kept = self.servers.kept.iter().any(|kept| !kept.is_empty());
+        self.servers.application.is_retired() && self.in_flight == 0 && !has_kept
+    }
+}
+
 /// All applications as one loop uses them.
 pub(crate) struct Table<L> {
     pub(crate) slots: Connections<Upstream<L>>,
-    usages: Vec<Usage>,
+    /// By the numbers of the applications.
+    usages: Vec<Option<Usage>>,
     /// Calls that try again to connect, in the order in which they do.
     put_off: VecDeque<PutOff>,
     pub(crate) buffer: Box<[u8]>,
@@ -94,20 +103,50 @@ pub(crate) enum Admitted {
 
 impl<L> Table<L> {
     pub(crate) fn new(applications: &[Arc<Application>], now: Tick) -> Self {
-        let usage = |application| {
-            let (servers, queue) = (Servers::new(application), VecDeque::new());
-            Usage { servers, in_flight: 0, queue }
-        };
-        let usages: Vec<Usage> = applications.iter().map(usage).collect();
-        let is_used = !usages.is_empty();
+        let is_used = !applications.is_empty();
         let buffer = vec![0; if is_used { RECEIVE_BYTES } else { 0 }].into();
         let (slots, put_off) = (Connections::new(now), VecDeque::new());
-        Self { slots, usages, put_off, buffer, is_used, is_draining: false }
+        let usages = Vec::new();
+        let mut table = Self { slots, usages, put_off, buffer, is_used, is_draining: false };
+        applications.iter().for_each(|application| table.learn(application));
+        table
     }
 
-    /// Admits a call, if its application may have one more.
+    /// Forgets applications that no further call is for, and that have none any more. What is kept
+    /// for them has been closed.
+    pub(crate) fn forget_retired(&mut self) {
+        for usage in &mut self.usages {
+            usage.take_if(|usage| usage.is_left());
+        }
+    }
+
+    /// Whether an application is one of these.
+    #[inline]
+    pub(crate) fn knows(&self, application: &Application) -> bool {
+        self.usages.get(application.number()).is_some_and(Option::is_some)
+    }
+
+    /// Has another application be one of these.
+    pub(crate) fn learn(&mut self, application: &Arc<Application>) {
+        let number = application.number();
+        if self.usages.len() <= number {
+            self.usages.resize_with(number + 1, || None);
+        }
+        let (servers, queue) = (Servers::new(application), VecDeque::new());
+        self.usages[number] = Some(Usage { servers, in_flight: 0, queue });
+    }
+
+    fn usage(&mut self, application: usize) -> &mut Usage {
+        self.usages[application].as_mut().expect("a call of it was admitted")
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Usage> {
+        self.usages.iter().flatten()
+    }
+
+    /// Admits a call, if its application, which is one of these, may have one more.
     pub(crate) fn admit(&mut self, out: Out, now: Tick) -> Admitted {
-        let usage = &mut self.usages[out.call.application().number()];
+        let usage = self.usage(out.call.application().number());
         let limits = usage.servers.application.limits();
         if usage.in_flight < limits.in_flight_max {
             usage.in_flight += 1;
@@ -122,7 +161,7 @@ impl<L> Table<L> {
 
     /// Counts a call off that was admitted. Returns one that waits, which is admitted in its place.
     pub(crate) fn leave(&mut self, application: usize) -> Option<Out> {
-        let usage = &mut self.usages[application];
+        let usage = self.usage(application);
         let next = usage.queue.pop_front().map(|queued| queued.out);
         if next.is_none() {
             usage.in_flight -= 1;
@@ -133,7 +172,7 @@ impl<L> Table<L> {
     /// Takes a call that has waited for too long.
     pub(crate) fn take_late(&mut self, now: Tick) -> Option<Out> {
         let is_late = |usage: &&mut Usage| usage.queue.front().is_some_and(|it| it.until <= now);
-        let usage = self.usages.iter_mut().find(is_late)?;
+        let usage = self.usages.iter_mut().flatten().find(is_late)?;
         usage.queue.pop_front().map(|queued| queued.out)
     }
 
@@ -152,43 +191,52 @@ impl<L> Table<L> {
     /// none.
     pub(crate) fn choose(&mut self, out: &mut Out, now: Tick) -> Option<(usize, Option<u64>)> {
         let Out { call, tried, .. } = out;
-        self.usages[call.application().number()].servers.choose(call.client(), tried, now)
+        let servers = &mut self.usage(call.application().number()).servers;
+        servers.choose(call.client(), tried, now)
     }
 
     /// Gives a call a connection that was kept. Returns the call if that is not there any more.
     pub(crate) fn use_kept(&mut self, key: u64, out: Out) -> Result<(), Out> {
         let Some(upstream) = self.slots.get(key) else { return Err(out) };
-        self.usages[upstream.application].servers.begin(upstream.server);
+        let (application, server) = (upstream.application, upstream.server);
         upstream.out = Some(out);
+        self.usage(application).servers.begin(server);
         Ok(())
     }
 
     /// Adds a connection that is being made for a call. Returns its key.
     pub(crate) fn add(&mut self, line: L, server: usize, out: Out, now: Tick) -> u64 {
         let application = out.call.application().number();
-        self.usages[application].servers.begin(server);
+        self.usage(application).servers.begin(server);
         self.slots.insert(Upstream { line, out: Some(out), application, server, idle_until: now })
     }
 
     /// Takes the call from its connection.
     pub(crate) fn take_out(&mut self, key: u64) -> Option<Out> {
         let upstream = self.slots.get(key)?;
+        let (application, server) = (upstream.application, upstream.server);
         let out = upstream.out.take()?;
-        self.usages[upstream.application].servers.end(upstream.server);
+        self.usage(application).servers.end(server);
         Some(out)
+    }
+
+    /// Whether connections to this application are kept.
+    pub(crate) fn keeps(&mut self, application: usize) -> bool {
+        !self.is_draining && !self.usage(application).servers.application.is_retired()
     }
 
     /// Keeps a connection for the next call.
     pub(crate) fn keep(&mut self, key: u64, now: Tick) {
         let Some(upstream) = self.slots.get(key) else { return };
-        let servers = &mut self.usages[upstream.application].servers;
-        upstream.idle_until = now.plus_ms(servers.application.limits().idle_ms);
-        servers.kept[upstream.server].push(key);
+        let (number, server) = (upstream.application, upstream.server);
+        let Some(Some(usage)) = self.usages.get_mut(number) else { return };
+        upstream.idle_until = now.plus_ms(usage.servers.application.limits().idle_ms);
+        usage.servers.kept[server].push(key);
     }
 
     /// Forgets a connection that is kept.
     pub(crate) fn forget(&mut self, key: u64, application: usize, server: usize) {
-        let kept = &mut self.usages[application].servers.kept[server];
+        let kept = &mut self.usage(application).servers.kept[server];
         if let Some(at) = kept.iter().rposition(|kept| *kept == key) {
             kept.remove(at);
         }
@@ -196,12 +244,18 @@ impl<L> Table<L> {
 
     /// The keys of the connections that are kept.
     pub(crate) fn kept(&self) -> Vec<u64> {
-        self.usages.iter().flat_map(|usage| usage.servers.kept.iter().flatten()).copied().collect()
+        self.all().flat_map(|usage| usage.servers.kept.iter().flatten()).copied().collect()
+    }
+
+    /// The keys of those that are kept and that no further call is for.
+    pub(crate) fn kept_for_nobody(&self) -> Vec<u64> {
+        let retired = self.all().filter(|usage| usage.servers.application.is_retired());
+        retired.flat_map(|usage| usage.servers.kept.iter().flatten()).copied().collect()
     }
 
     /// Notes that a server could not be reached.
     pub(crate) fn note_failure(&mut self, application: usize, server: usize, now: Tick) {
-        self.usages[application].servers.note_failure(server, now);
+        self.usage(application).servers.note_failure(server, now);
     }
 
     /// Notes how a call of a server has ended.
@@ -213,12 +267,12 @@ impl<L> Table<L> {
         failure: Option<Failure>,
         now: Tick,
     ) {
-        self.usages[application].servers.note_end(server, failure, now);
+        self.usage(application).servers.note_end(server, failure, now);
     }
 
     /// The moment at which something is due.
     pub(crate) fn next_check(&self) -> Option<Tick> {
-        let queued = self.usages.iter().filter_map(|usage| usage.queue.front());
+        let queued = self.all().filter_map(|usage| usage.queue.front());
         let queued = queued.map(|queued| queued.until).min();
         let put_off = self.put_off.front().map(|it| it.due);
         self.slots.next_check().into_iter().chain(queued).chain(put_off).min()

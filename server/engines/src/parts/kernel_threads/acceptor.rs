@@ -129,9 +129,12 @@ impl<C: Pool + 'static> Acceptor<C> {
         let PartitionParts { cpus, more } = parts;
         let counters = Arc::clone(&start.worker.counters);
         let epoll = Arc::new(Epoll::new()?);
-        let connections_max = connections_max.min(loop_context.shared.connections_max);
-        let bounds = bounds.unwrap_or_else(|| Bounds::of_threads(connections_max, false));
-        let calls = CallPool::new(start.worker.applications(), bounds, Some(loop_context.waker()));
+        let limit = &loop_context.shared.connections_max;
+        let connections_max = connections_max.min(limit.most());
+        let bounds = bounds.unwrap_or_else(|| Bounds::of_threads(connections_max, limit, false));
+        let (applications, waker) = (start.worker.applications(), loop_context.waker());
+        let numbers_max = start.worker.application_numbers_max();
+        let calls = CallPool::new(applications, numbers_max, bounds, Some(waker));
         let mut registry =
             Registry::new(loop_context, cpus, more, counters, connections_max, calls);
         registry.yielding = Yielding::for_acceptor(&epoll);

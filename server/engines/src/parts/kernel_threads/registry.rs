@@ -123,7 +123,7 @@ impl Registry {
             calls,
             summons: None,
             cpus,
-            connections_max: connections_max.min(loop_context.shared.connections_max),
+            connections_max: connections_max.min(loop_context.shared.connections_max.most()),
             index: loop_context.index,
             workers: Mutex::default(),
             more,
@@ -137,7 +137,7 @@ impl Registry {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.shared.open.load(Ordering::Relaxed) >= self.connections_max
+        self.shared.is_full() || self.shared.open.load(Ordering::Relaxed) >= self.connections_max
     }
 
     /// Whether connections are to end after the response under way.

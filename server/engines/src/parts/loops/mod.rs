@@ -31,7 +31,9 @@ use std::thread::{Builder, JoinHandle};
 use os::event::Wake;
 use session::Connection;
 
-use crate::engine::{Engine, Heir, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart};
+use crate::engine::{
+    ConnectionLimit, Engine, Heir, MakeWorker, SendfileMode, Start, StartHelper, WorkerStart,
+};
 use crate::jobs::Runner;
 use crate::knobs::KnobValues;
 use crate::lock::lock;
@@ -55,7 +57,7 @@ pub(crate) struct Loops {
 pub(crate) struct Shared {
     /// Connections open in all engines of the process.
     pub(crate) open: Arc<AtomicUsize>,
-    pub(crate) connections_max: usize,
+    pub(crate) connections_max: ConnectionLimit,
     pub(crate) orders: Orders,
     /// A wake-up call for each loop.
     pub(crate) wakes: Vec<Wake>,
@@ -300,7 +302,7 @@ impl Engine for Loops {
 }
 
 impl Shared {
-    pub(crate) fn new(workers: usize, connections_max: usize) -> io::Result<Self> {
+    pub(crate) fn new(workers: usize, connections_max: ConnectionLimit) -> io::Result<Self> {
         Ok(Self {
             open: Arc::default(),
             connections_max,
@@ -340,7 +342,7 @@ impl Shared {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.open.load(Ordering::Relaxed) >= self.connections_max
+        self.open.load(Ordering::Relaxed) >= self.connections_max.now()
     }
 
     /// Who gets the connections, if the loops leave.

@@ -200,6 +200,7 @@ impl Reactor {
             self.shared.wakes[self.index].clear();
             // Other loops may have evicted entries that this worker still holds.
             self.worker.do_housekeeping();
+            self.leave_retired();
             self.take_handed();
             if self.shared.is_room_wanted(self.index) {
                 self.evict();
@@ -270,7 +271,7 @@ impl Reactor {
         let Some(gate) = &mut self.gate else { return Ok(()) };
         let accepted = self.worker.counters.connections_accepted.get() - accepted_before;
         let open = self.shared.open.load(Ordering::Relaxed);
-        if gate.closes(open, self.shared.connections_max) {
+        if gate.closes(open, self.shared.connections_max.now()) {
             self.listeners.rest(&self.watch, self.worker.now().plus_ms(gate::REST_MS));
         } else if gate.is_turn_over(accepted) {
             self.listeners.requeue(&self.watch)?;

@@ -12,7 +12,7 @@ use testkit::wait_until;
 
 use super::reactor::Reactor;
 use super::*;
-use crate::engine::{MakeWorker, PartitionStart, SendfileMode};
+use crate::engine::{ConnectionLimit, MakeWorker, PartitionStart, SendfileMode};
 use crate::idle;
 use crate::orders::Order;
 
@@ -83,7 +83,7 @@ fn start_on(cpus: impl IntoIterator<Item = Option<usize>>) -> (Start, Vec<Observ
         partitions,
         runner,
         open: Arc::default(),
-        connections_max: 8,
+        connections_max: ConnectionLimit::new(8),
         sendfile: SendfileMode::NonBlocking,
         exclusive_wakeups: false,
         knobs,

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use session::Limits;
 
 use super::*;
+use crate::engine::ConnectionLimit;
 use crate::idle;
 use crate::parts::applications::call_pool::Bounds;
 use crate::parts::loops::cpu_placement::CpuPlacement;
@@ -19,7 +20,7 @@ pub(crate) fn registry(connections_max: usize) -> Registry {
     let more: MakeWorker = Arc::new(move || make(None, Arc::default()));
     let loop_context = LoopContext {
         runner,
-        shared: Arc::new(Shared::new(1, usize::MAX).unwrap()),
+        shared: Arc::new(Shared::new(1, ConnectionLimit::new(usize::MAX)).unwrap()),
         index: 0,
         placement: CpuPlacement::default(),
         sendfile: SendfileMode::Blocking,
@@ -27,7 +28,8 @@ pub(crate) fn registry(connections_max: usize) -> Registry {
         knobs: crate::ENGINES[0].default_knobs(),
         start_helper: crate::engine::no_helper_processes(),
     };
-    let calls = CallPool::new(&[], Bounds::of_threads(connections_max, false), None);
+    let bounds = Bounds::of_threads(connections_max, &ConnectionLimit::new(usize::MAX), false);
+    let calls = CallPool::new(&[], 0, bounds, None);
     Registry::new(&loop_context, Vec::new(), more, Arc::default(), connections_max, calls)
 }
 
