@@ -1,6 +1,8 @@
 //! The TCP sockets of this process's network, as the kernel lists them (proc_net(5)).
 
 use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
 
 /// A connection that neither side has closed. This and the other states are numbers of the kernel
 /// (include/net/tcp_states.h).
@@ -36,6 +38,25 @@ pub fn tcp_sockets() -> Vec<TcpSocket> {
     table().lines().skip(1).map(|line| parse(line).expect("a socket in a line")).collect()
 }
 
+/// Whether a process has the other side of this connection open.
+///
+/// # Panics
+/// When it is no connection, or sockets cannot be listed.
+pub fn has_other_side(process: u32, client: &TcpStream) -> bool {
+    let ports = [client.peer_addr(), client.local_addr()].map(|it| it.expect("connected").port());
+    let is_it = |line: &&str| {
+        parse(line).is_some_and(|socket| [socket.local_port, socket.remote_port] == ports)
+    };
+    let table = table();
+    let line = table.lines().skip(1).find(is_it);
+    let Some(inode) = line.and_then(|line| line.split_whitespace().nth(INODE)) else {
+        return false;
+    };
+    let name = format!("socket:[{inode}]");
+    let open = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    open.into_iter().any(|file| fs::read_link(file.path()).is_ok_and(|it| it == Path::new(&name)))
+}
+
 /// All that the kernel lists of the sockets at either end of which there is this port, a line each.
 pub(crate) fn lines_with(port: u16) -> Vec<String> {
     let has_port = |line: &&str| {
@@ -47,6 +68,9 @@ pub(crate) fn lines_with(port: u16) -> Vec<String> {
 fn table() -> String {
     fs::read_to_string("/proc/self/net/tcp").expect("the sockets are listed")
 }
+
+/// The field of a socket's inode.
+const INODE: usize = 9;
 
 /// The number of the line, the two addresses, the state, both queues, and more.
 fn parse(line: &str) -> Option<TcpSocket> {
@@ -68,7 +92,7 @@ fn parse(line: &str) -> Option<TcpSocket> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpListener;
 
     #[test]
     fn a_connection_is_two_sockets() {
@@ -83,5 +107,17 @@ mod tests {
             let socket = TcpSocket { local_port, remote_port, state, unsent: 0, unread: 0 };
             assert!(listed.contains(&socket), "{socket:?}");
         }
+    }
+
+    #[test]
+    fn the_other_side_is_there_once_it_is_accepted() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let has_it = || has_other_side(std::process::id(), &stream);
+        assert!(!has_it());
+        let accepted = listener.accept().expect("it is in the queue");
+        assert!(has_it());
+        drop(accepted);
+        assert!(!has_it());
     }
 }

@@ -315,8 +315,9 @@ pub trait Engine: Send {
     /// accepts any more.
     fn has_left(&self) -> bool;
 
-    /// Has workers that sleep release what has left the cache meanwhile. A worker that is busy does
-    /// so by itself.
+    /// Has workers that sleep go by the newest revision, and release what has left the cache and
+    /// what is kept for applications that no route leads to any more. A worker that is busy does so
+    /// by itself.
     fn do_housekeeping(&self);
 
     /// The longest time between two calls of [`Engine::failure`], in milliseconds. An engine

@@ -119,6 +119,9 @@ pub struct Runner {
 #[cfg(test)]
 pub(crate) type Before = Box<dyn Fn(&Job) + Send + Sync>;
 
+/// Opens a root; the former one at the same path may be open.
+type OpenRoot = fn(&Path, Option<&HostRoot>) -> io::Result<HostRoot>;
+
 /// A site and the roots of its hosts.
 struct OpenSite {
     site: Arc<Site>,
@@ -161,7 +164,7 @@ impl Runner {
     pub fn new(site: Arc<Site>, small_body_bytes_max: u64) -> io::Result<Self> {
         Ok(Self {
             first_host: Arc::new(site.first().into()),
-            sites: RwLock::new(vec![OpenSite::open(site, None)?]),
+            sites: RwLock::new(vec![OpenSite::open(site, None, HostRoot::open)?]),
             small_body_bytes_max,
             turns: None,
             report: None,
@@ -180,9 +183,25 @@ impl Runner {
     /// # Errors
     /// A root cannot be opened; the message names it. Nothing has changed then.
     pub fn follow(&self, site: Arc<Site>) -> io::Result<()> {
+        self.follow_by(site, HostRoot::open)
+    }
+
+    /// As [`Self::follow`], for a site that others go by already: a root that cannot be opened now
+    /// is that of the former site at the same path.
+    ///
+    /// # Errors
+    /// As there, for roots at other paths.
+    pub fn follow_with_former_roots(&self, site: Arc<Site>) -> io::Result<()> {
+        self.follow_by(site, |path, former| match (HostRoot::open(path, former), former) {
+            (Err(_), Some(former)) => Ok(HostRoot::new(path, Arc::clone(&former.read().root))),
+            (opened, _) => opened,
+        })
+    }
+
+    fn follow_by(&self, site: Arc<Site>, open: OpenRoot) -> io::Result<()> {
         let former = self.sites.read().unwrap_or_else(PoisonError::into_inner).last().cloned();
         let first_host = site.first();
-        let open = OpenSite::open(site, former.as_deref())?;
+        let open = OpenSite::open(site, former.as_deref(), open)?;
         self.first_host.store(first_host, Ordering::Relaxed);
         self.sites.write().unwrap_or_else(PoisonError::into_inner).push(open);
         Ok(())
@@ -449,10 +468,10 @@ pub fn check_roots(site: &Site) -> io::Result<()> {
 
 impl OpenSite {
     /// Opens the roots of a site, except directories that a former one has open at the same paths.
-    fn open(site: Arc<Site>, former: Option<&Self>) -> io::Result<Arc<Self>> {
+    fn open(site: Arc<Site>, former: Option<&Self>, open_root: OpenRoot) -> io::Result<Arc<Self>> {
         let former = former.map_or(&[][..], |former| &former.roots);
         let known: HashMap<_, _> = former.iter().map(|root| (&*root.path, root)).collect();
-        let open = |path: &Path| HostRoot::open(path, known.get(path).copied());
+        let open = |path: &Path| open_root(path, known.get(path).copied());
         let roots = site.roots().map(open).collect::<io::Result<_>>()?;
         Ok(Arc::new(Self { site, roots }))
     }
@@ -564,25 +583,22 @@ impl Drop for Turn<'_> {
 }
 
 impl HostRoot {
-    /// Opens a root. If a former host has one open at the same path, it is that, unless the path
-    /// has come to lead elsewhere: it may be missing for a moment.
+    /// Opens a root, which is that of a former host if that has the same directory open.
     fn open(path: &Path, former: Option<&Self>) -> io::Result<Self> {
         let failed = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        let root = Root::new(path).map_err(failed)?;
         let former = former.map(|it| Arc::clone(&it.read().root));
-        let root = match (Root::new(path), former) {
-            (Ok(root), Some(former)) => {
-                let own = directory(&root);
-                let is_same = own.is_some() && directory(&former) == own;
-                if is_same { former } else { Arc::new(root) }
-            }
-            (Err(_), Some(former)) => former,
-            (root, None) => Arc::new(root.map_err(failed)?),
-        };
-        Ok(Self {
+        let own = directory(&root);
+        let is_same = |former: &Arc<Root>| own.is_some() && directory(former) == own;
+        Ok(Self::new(path, former.filter(is_same).unwrap_or_else(|| Arc::new(root))))
+    }
+
+    fn new(path: &Path, root: Arc<Root>) -> Self {
+        Self {
             path: path.to_owned(),
             tree: RwLock::new(Tree::new(root)),
             checked_us: AtomicU64::new(os::clock::now()),
-        })
+        }
     }
 
     /// The root, opened anew if its path has come to lead elsewhere.

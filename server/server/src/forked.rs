@@ -1,20 +1,21 @@
 //! How processes that were forked from a worker process learn of another configuration: it is in
-//! memory that all of them see, and each reads it where its next request begins.
+//! memory that all of them see. Each reads it when it is told to look, or at the latest where its
+//! next request begins.
 
 use std::io;
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engines::jobs::Runner;
-use os::shared_memory::Bulletin;
-use session::{Elsewhere, Revision};
+use os::shared_memory::SharedText;
+use session::{Revision, RevisionSource};
 use site::Site;
 use upstream::Facilities;
 
 use crate::config::Config;
 use crate::local::equip;
 use crate::partitions::Machine;
-use crate::ready::{Made, Ready, make_ready, same_site};
+use crate::ready::{Made, Ready, make_ready, next_site};
 use crate::report;
 
 /// The exit status of a process that cannot go by another configuration.
@@ -22,7 +23,8 @@ const STATUS_REFUSED: i32 = 1;
 
 /// What processes that will be forked from this one go by.
 pub(crate) struct Forked {
-    bulletin: Bulletin,
+    /// The configuration. Its mark is the index of the first host, which is the same in all.
+    text: SharedText,
     machine: Machine,
     runner: Arc<Runner>,
     facilities: Facilities,
@@ -40,7 +42,7 @@ impl Forked {
         facilities: &Facilities,
     ) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            bulletin: Bulletin::new()?,
+            text: SharedText::new()?,
             machine,
             runner: Arc::clone(runner),
             facilities: facilities.clone(),
@@ -52,16 +54,19 @@ impl Forked {
     ///
     /// # Errors
     /// There is no memory for it.
-    pub(crate) fn write(&self, config: &Config, ready: &Ready, site: &Arc<Site>) -> io::Result<()> {
-        self.bulletin.write(&config.show(), site.first() as u64)?;
-        self.keep((ready.hosts.clone(), Arc::clone(site)));
-        Ok(())
+    pub(crate) fn write(&self, config: &Config, site: &Site) -> io::Result<()> {
+        self.text.write(&config.show(), site.first() as u64)
+    }
+
+    /// Keeps the site that this process goes by from now on, and those that are forked from it.
+    pub(crate) fn keep(&self, made: Made) {
+        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = made;
     }
 
     /// Where a forked process finds the newest revision.
-    pub(crate) fn elsewhere(self: &Arc<Self>) -> Elsewhere {
+    pub(crate) fn source(self: &Arc<Self>) -> RevisionSource {
         let this = Arc::clone(self);
-        Elsewhere { number: self.bulletin.number(), read: Box::new(move || this.read()) }
+        RevisionSource { number: self.text.number(), read: Box::new(move || this.read()) }
     }
 
     #[expect(
@@ -76,21 +81,19 @@ impl Forked {
     }
 
     fn try_read(&self) -> Result<Revision, String> {
-        let (text, first) = self.bulletin.read().map_err(|why| why.to_string())?;
+        let (text, first) = self.text.read().map_err(|why| why.to_string())?;
         let config = Config::read_effective(&text)?;
         let ready = make_ready(&config, &self.machine)?;
         let (hosts, former) = self.made.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let site = same_site(&config, &ready, (&hosts, &former), first as usize)?;
+        let site = next_site(&config, &ready, (&hosts, &former), Some(first as usize))?;
         if !Arc::ptr_eq(&site, &former) {
-            self.runner.follow(Arc::clone(&site)).map_err(|why| why.to_string())?;
+            // Whoever was asked for the change has opened the roots; one may be missing now.
+            let followed = self.runner.follow_with_former_roots(Arc::clone(&site));
+            followed.map_err(|why| why.to_string())?;
             self.runner.forget_former();
         }
         equip(site.applications(), &self.facilities);
         self.keep((ready.hosts, Arc::clone(&site)));
         Ok(Revision { site, limits: ready.limits })
-    }
-
-    fn keep(&self, made: Made) {
-        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = made;
     }
 }

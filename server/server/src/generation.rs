@@ -250,7 +250,7 @@ impl Generation {
     fn can_call_all_of(&self, site: &Site) -> bool {
         let former = &self.served.site;
         match self.workers {
-            // Those that have called none have nobody who would.
+            // For the first application they would need loops or threads that call it.
             Workers::Threads(_) => {
                 site.applications().is_empty() == former.applications().is_empty()
                     && site.can_follow(former)
@@ -286,7 +286,7 @@ impl Generation {
         let Prepared { machine, config, choice, mut ready } = prepared;
         let settings = &config.settings;
         let former = &self.served;
-        let site = next_site(&config, &ready, (&former.hosts, &former.site))?;
+        let site = next_site(&config, &ready, (&former.hosts, &former.site), None)?;
         let lookout = match site.has_applications_of(&former.site) {
             true => Arc::clone(&former.lookout),
             false => look_out(&config, &site, Some(&former.site), errors)?,
@@ -654,7 +654,7 @@ impl Start<'_> {
                 ready.site = Arc::clone(&served.site);
                 Arc::clone(served)
             }
-            _ => serve(self.config, ready, errors)?,
+            _ => served(self.config, ready, errors)?,
         };
         let (access_log, open) = (log.map(Log::ends), Arc::clone(open));
         let given = Given { access_log, errors, spawner, open, caches, forked_on: None };
@@ -682,7 +682,7 @@ impl Start<'_> {
             open: Arc::clone(given.open),
         };
         let start = || {
-            let served = serve(self.config, ready, ledger.error_budget())?;
+            let served = served(self.config, ready, ledger.error_budget())?;
             let command = self.worker_command(&file, given.spawner).map_err(&failed)?;
             let listeners = of_shares(&ready.layout, dealt).map_err(&failed)?;
             Ok((Supervisor::start(command, ledger, route, listeners, travels)?, served))
@@ -753,7 +753,7 @@ fn ledger(
 }
 
 /// What workers are to serve, with all that is known of its applications at the start.
-fn serve(config: &Config, ready: &Ready, errors: Budget) -> Result<Arc<Served>, StartError> {
+fn served(config: &Config, ready: &Ready, errors: Budget) -> Result<Arc<Served>, StartError> {
     let lookout = look_out(config, &ready.site, None, errors)?;
     let (hosts, site) = (ready.hosts.clone(), Arc::clone(&ready.site));
     let settings = &config.settings;

@@ -11,7 +11,7 @@ use engines::{
     SendfileMode, Start, WorkerStart,
 };
 use file_cache::Cache;
-use session::{AccessLog, Counters, Listings, Revision, Revisions, Worker, WorkerParts};
+use session::{AccessLog, Counters, Listings, Published, Revision, Revisions, Worker, WorkerParts};
 use site::Site;
 use site::resource::Entry;
 use upstream::{Application, Facilities};
@@ -59,6 +59,7 @@ pub(crate) struct Assembled {
     counters: Arc<CounterBook>,
     facilities: Facilities,
     caches: Vec<PlannedCache>,
+    published: Arc<Published>,
     revisions: Vec<Arc<Revisions>>,
     forked: Option<Arc<Forked>>,
 }
@@ -70,15 +71,13 @@ pub(crate) type PlannedCache = (CachePlan, Arc<Cache<Entry>>);
 pub(crate) struct Local {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) counters: Arc<CounterBook>,
-    /// What its workers serve.
-    site: Arc<Site>,
     /// What applications need of the system.
     facilities: Facilities,
     connections_max: ConnectionLimit,
     caches: Vec<PlannedCache>,
-    /// Where the workers with each of the caches find what they go by, and how many that were.
+    /// What its workers go by, and where those with each of the caches find it.
+    published: Arc<Published>,
     revisions: Vec<Arc<Revisions>>,
-    revision_number: u64,
     /// Where processes find it that were forked from this one.
     forked: Option<Arc<Forked>>,
     open_files: Caretaker,
@@ -115,12 +114,15 @@ impl Assembled {
         let failed = StartError::system("make what processes share");
         let forked = given.forked_on.map(|it| Forked::new(it, ready, &runner, &facilities));
         let forked = forked.transpose().map_err(&failed)?;
+        let (site, limits) = (Arc::clone(&ready.site), Arc::clone(&ready.limits));
+        let source = forked.as_ref().map(Forked::source);
+        let published = Published::new(Revision { site, limits }, source);
         let mut worker_builder = WorkerBuilder {
             settings,
             ready,
             share,
             listings: ready::listings(ready).map_err(&failed)?,
-            forked: forked.clone(),
+            published: &published,
             log: given.access_log,
             counters: Arc::clone(&counters),
             former: given.caches,
@@ -143,7 +145,7 @@ impl Assembled {
             start_helper: helper_process::starter(config),
         };
         let spec = ready.engine.spec;
-        Ok(Self { spec, start, counters, facilities, caches, revisions, forked })
+        Ok(Self { spec, start, counters, facilities, caches, published, revisions, forked })
     }
 
     /// Starts the engine. In processes that it forks all that this process has now stays as it is:
@@ -152,21 +154,19 @@ impl Assembled {
     /// # Errors
     /// The engine does not start.
     pub(crate) fn start(self) -> Result<Local, StartError> {
-        let Self { spec, start, counters, facilities, caches, revisions, forked } = self;
+        let Self { spec, start, counters, facilities, caches, published, revisions, forked } = self;
         let (runner, connections_max) = (Arc::clone(&start.runner), start.connections_max.clone());
         let open_files = caretaker(&runner, &caches);
         let engine =
             (spec.start)(start).map_err(|why| StartError::Engine { name: spec.name, why })?;
-        let site = revisions.first().map(|revisions| Arc::clone(&revisions.revision().site));
         Ok(Local {
             engine,
             counters,
-            site: site.expect("each share has a worker"),
             facilities,
             connections_max,
             caches,
+            published,
             revisions,
-            revision_number: 0,
             forked,
             open_files,
             former: Vec::new(),
@@ -190,21 +190,19 @@ impl Local {
         site: &Arc<Site>,
     ) -> Result<(), StartError> {
         equip(site.applications(), &self.facilities);
-        let written = self.forked.iter().try_for_each(|it| it.write(config, ready, site));
+        let written = self.forked.iter().try_for_each(|it| it.write(config, site));
         written.map_err(StartError::system("tell processes of another configuration"))?;
-        if !Arc::ptr_eq(&self.site, site) {
+        let former = self.site();
+        if !Arc::ptr_eq(&former, site) {
             self.runner.follow(Arc::clone(site)).map_err(StartError::Root)?;
             self.begin_caches();
-            let former = std::mem::replace(&mut self.site, Arc::clone(site));
             let retired = former.applications().iter().filter(|it| !site.has_application(it));
             retired.for_each(|it| it.retire());
         }
-        let limits = Arc::clone(&ready.limits);
-        let revision = Arc::new(Revision { site: Arc::clone(site), limits });
-        self.revision_number += 1;
-        for (revisions, (_, cache)) in self.revisions.iter().zip(&self.caches) {
-            revisions.publish(self.revision_number, Arc::clone(&revision), Arc::clone(cache));
-        }
+        drop(former);
+        let (site, limits) = (Arc::clone(site), Arc::clone(&ready.limits));
+        self.forked.iter().for_each(|it| it.keep((ready.hosts.clone(), Arc::clone(&site))));
+        self.published.publish(Revision { site, limits });
         self.connections_max.set(ready.descriptors.connections);
         self.engine.do_housekeeping();
         self.forget_former();
@@ -215,6 +213,9 @@ impl Local {
     fn begin_caches(&mut self) {
         let next: Vec<_> = self.caches.iter().map(|(plan, _)| (*plan, plan.make())).collect();
         let open_files = std::mem::replace(&mut self.open_files, caretaker(&self.runner, &next));
+        for (revisions, (_, cache)) in self.revisions.iter().zip(&next) {
+            revisions.set_cache(Arc::clone(cache));
+        }
         self.former.push((std::mem::replace(&mut self.caches, next), open_files));
     }
 
@@ -231,8 +232,8 @@ impl Local {
     }
 
     /// What its workers serve.
-    pub(crate) fn site(&self) -> &Arc<Site> {
-        &self.site
+    pub(crate) fn site(&self) -> Arc<Site> {
+        Arc::clone(&self.published.revision().site)
     }
 
     /// The caches, for workers that go on with the same site.
@@ -342,7 +343,7 @@ struct WorkerBuilder<'a> {
     ready: &'a Ready,
     share: &'a Share,
     listings: Arc<Listings>,
-    forked: Option<Arc<Forked>>,
+    published: &'a Arc<Published>,
     log: Option<LogEnds>,
     counters: Arc<CounterBook>,
     /// The caches of workers that serve the same site.
@@ -412,13 +413,9 @@ impl WorkerBuilder<'_> {
         }
     }
 
-    /// What workers with one more cache go by.
+    /// Where workers with one more cache find what they go by.
     fn revisions(&mut self, workers: usize) -> Arc<Revisions> {
-        let cache = self.cache(workers);
-        let (site, limits) = (Arc::clone(&self.ready.site), Arc::clone(&self.ready.limits));
-        let elsewhere = self.forked.as_ref().map(Forked::elsewhere);
-        let revision = Arc::new(Revision { site, limits });
-        let revisions = Revisions::found_elsewhere(revision, cache, elsewhere);
+        let revisions = Revisions::new(self.published, self.cache(workers));
         self.revisions.push(Arc::clone(&revisions));
         revisions
     }

@@ -48,9 +48,10 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// A passage on which connections are sent, by a thread of its own: who gives one does not wait.
 ///
-/// What a process has not received when it ends is not lost: somebody else has the other end of its
-/// socket as well. It is the supervisor where that starts another process, and [`FarEnd`] where
-/// none comes in its place. So nothing need be acknowledged.
+/// What a process has not received when it ends is somebody's: whoever starts another in its place
+/// has the other end of its socket as well (the supervisor), and a server that was followed has
+/// [`FarEnd`]. So nothing need be acknowledged. Such a server goes on with what comes back if its
+/// workers still take connections; otherwise it closes that, and says so.
 pub(crate) struct Passage {
     way: Arc<Way>,
     thread: JoinHandle<()>,
@@ -67,7 +68,7 @@ pub(crate) struct FarEnd {
 }
 
 impl FarEnd {
-    fn is_left(&self) -> bool {
+    fn has_ended(&self) -> bool {
         wait_ready(self.ended.as_fd(), Readiness::Readable, 0).unwrap_or(true)
     }
 }
@@ -155,7 +156,7 @@ impl Passage {
     /// Has one of these heirs go on with what a process that has ended has not received. What none
     /// takes is closed, with a line that says how many those are.
     pub(crate) fn take_back(&self, heirs: &[Arc<dyn Heir>]) {
-        if let Some(far_end) = self.way.far_end.as_ref().filter(|it| it.is_left()) {
+        if let Some(far_end) = self.way.far_end.as_ref().filter(|it| it.has_ended()) {
             let mut landing = Landing::new(far_end.limits.clone(), Arc::clone(&self.way.open));
             landing.take_all(far_end.socket.as_fd(), heirs);
         }
@@ -175,7 +176,10 @@ impl Passage {
     /// Takes no more, and waits until all that were taken are sent, or until the `deadline`.
     pub(crate) fn end_by(self, deadline: &mut StopDeadline<'_>) {
         drop(self.way.sender().take());
-        while !self.thread.is_finished() && !deadline.has_passed() {}
+        while !self.thread.is_finished() && !deadline.has_passed() {
+            self.take_back(&[]);
+        }
+        self.take_back(&[]);
         self.end();
     }
 
@@ -190,7 +194,7 @@ impl Way {
     /// The other side sends nothing: what can be received is the end.
     fn is_over(&self) -> bool {
         let is_ended = |socket: &OwnedFd| wait_ready(socket.as_fd(), Readiness::Readable, 0);
-        self.far_end.as_ref().is_some_and(FarEnd::is_left)
+        self.far_end.as_ref().is_some_and(FarEnd::has_ended)
             || self.sockets.iter().all(|socket| is_ended(socket).unwrap_or(false))
     }
 

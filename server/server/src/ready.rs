@@ -272,34 +272,20 @@ fn site(config: &Config, hosts: Vec<HostSettings>) -> Result<Site, ConfigError> 
 pub(crate) type Made = (Vec<HostSettings>, Arc<Site>);
 
 /// The site of a configuration, for workers that have had another one: that one if the hosts are
-/// the same.
+/// the same. Its first host has the index `first` if that is known already: other processes have
+/// the same site.
 pub(crate) fn next_site(
     config: &Config,
     ready: &Ready,
     (former_hosts, former): (&[HostSettings], &Arc<Site>),
+    first: Option<usize>,
 ) -> Result<Arc<Site>, ConfigError> {
-    if former_hosts == ready.hosts {
+    if former_hosts == ready.hosts && first.is_none_or(|first| first == former.first()) {
         return Ok(Arc::clone(former));
     }
     let mut site = site(config, ready.hosts.clone())?;
     site.follow(former);
-    Ok(Arc::new(site))
-}
-
-/// As [`next_site`], in a process that may have left others out: the first host has this index in
-/// all of them.
-pub(crate) fn same_site(
-    config: &Config,
-    ready: &Ready,
-    (former_hosts, former): (&[HostSettings], &Arc<Site>),
-    first: usize,
-) -> Result<Arc<Site>, ConfigError> {
-    if former_hosts == ready.hosts && former.first() == first {
-        return Ok(Arc::clone(former));
-    }
-    let mut site = site(config, ready.hosts.clone())?;
-    site.follow(former);
-    site.begin_at(first);
+    first.into_iter().for_each(|first| site.begin_at(first));
     Ok(Arc::new(site))
 }
 

@@ -55,7 +55,7 @@ pub use lookup::host_of;
 pub use op::Op;
 pub use reply::Reply;
 pub use response::Prepared;
-pub use revision::{Elsewhere, Revision, Revisions};
+pub use revision::{Published, Revision, RevisionSource, Revisions};
 pub use shared_level::{SharedLevel, Stamp};
 pub use stream_ref::StreamRef;
 pub use upstream::Tick;

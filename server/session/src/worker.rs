@@ -16,7 +16,7 @@ use crate::exchange::{Exchange, sent_head};
 use crate::limits::Limits;
 use crate::listings::Listings;
 use crate::lookup::EntryCache;
-use crate::revision::{Newest, Revision, Revisions};
+use crate::revision::{Newest, Published, Revision, Revisions};
 use crate::shared_level::SharedLevel;
 
 /// The parts of a worker.
@@ -115,8 +115,9 @@ impl Worker {
     #[must_use]
     pub fn new(parts: WorkerParts) -> Self {
         let (site, limits) = (Arc::clone(&parts.site), Arc::clone(&parts.limits));
-        let revision = Arc::new(Revision { site, limits });
-        let revisions = Revisions::new(Arc::clone(&revision), Arc::clone(&parts.cache));
+        let published = Published::new(Revision { site, limits }, None);
+        let revisions = Revisions::new(&published, Arc::clone(&parts.cache));
+        let revision = published.revision();
         Self {
             site: parts.site,
             limits: parts.limits,

@@ -252,6 +252,7 @@ pub struct SiteError {
 struct NamedFiles {
     /// The host whose requests the application answers.
     host: usize,
+    /// The place of the application.
     application: usize,
     /// The host of the files.
     files: usize,
@@ -268,7 +269,7 @@ pub struct Site {
     wildcards: Vec<(Vec<u8>, usize)>,
     default: Option<usize>,
     applications: Vec<Arc<Application>>,
-    /// The number that no application has had, nor any after it.
+    /// The number of the next application that is new.
     next_number: usize,
     /// What the numbers are less than.
     numbers_max: usize,
@@ -398,8 +399,8 @@ impl Site {
     /// The index of the host of the files that the application at this place may name in place of
     /// content, when it answers requests for this host.
     #[must_use]
-    pub fn named_files(&self, host: usize, application: usize) -> Option<usize> {
-        let is_it = |it: &&NamedFiles| (it.host, it.application) == (host, application);
+    pub fn named_files(&self, host: usize, place: usize) -> Option<usize> {
+        let is_it = |it: &&NamedFiles| (it.host, it.application) == (host, place);
         self.named_files.iter().find(is_it).map(|it| it.files)
     }
 

@@ -58,7 +58,7 @@ pub(super) struct ProcessStart {
 
 /// A slot with the process that is there now, if any.
 pub(super) struct WorkerSlot {
-    /// None only in the process that has taken it.
+    /// None only in processes that were forked: one has taken its own, and the others are dropped.
     start: Option<ProcessStart>,
     account: Account,
     running: Option<Running>,
@@ -221,8 +221,9 @@ pub(super) fn begin(
     Ok(())
 }
 
-/// Takes, in a copy of the process, the copy's own start, and closes the descriptors that the copy
-/// has inherited without need: as long as a listener is open anywhere, clients wait in its queue.
+/// Takes, in a copy of the process, the copy's own start, and drops what the copy has inherited
+/// without need: as long as a listener is open anywhere, clients wait in its queue, and the workers
+/// of others would go by their first revision for ever.
 fn leave_to_parent(slots: &mut [WorkerSlot], index: usize) -> Option<ProcessStart> {
     let start = slots[index].start.take();
     for slot in slots {

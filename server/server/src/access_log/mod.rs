@@ -87,7 +87,8 @@ impl Log {
         let open = move || Output::open(PURPOSE.what, &path);
         let limits = limits(settings);
         let file = (settings.path != "-").then(|| PathBuf::from(&settings.path));
-        let created = file.filter(|path| !path.exists());
+        // A link to a file that is not there yet is somebody's.
+        let created = file.filter(|path| path.symlink_metadata().is_err());
         let output = open().map_err(StartError::AccessLog)?;
         let writer = LineWriter::start(PURPOSE, limits, output, move || {
             open().map_err(|why| why.to_string())

@@ -326,7 +326,7 @@ impl Controller {
     fn change(&mut self, text: &OwnedFd) -> Result<(), String> {
         let config = read_config(text)?;
         let ready = make_ready(&config, &self.machine)?;
-        let site = next_site(&config, &ready, (&self.hosts, self.local.site()))?;
+        let site = next_site(&config, &ready, (&self.hosts, &self.local.site()), None)?;
         self.local.take_over(&config, &ready, &site)?;
         self.hosts = ready.hosts;
         let Settings { limits, timeouts, .. } = &config.settings;

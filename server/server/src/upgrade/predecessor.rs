@@ -89,14 +89,16 @@ impl Predecessor {
     }
 
     /// Says that this server serves what `description` says, and whether it takes connections; and
-    /// gives this end of the socket: what is still there if this process is killed comes back.
+    /// gives this end of the socket, from which the predecessor takes what is there back if this
+    /// process is killed.
     ///
     /// # Errors
     /// The predecessor has gone, or takes this process for one that hangs.
     pub(crate) fn say_ready(&self, takes_connections: bool, description: &str) -> io::Result<()> {
         let sign = if takes_connections { b'+' } else { b'-' };
         let message = [&[READY, sign], description.as_bytes()].concat();
-        self.say(&message, Some(self.socket.as_fd()))
+        let said = self.say(&message, Some(self.socket.as_fd()));
+        said.or_else(|_| self.say(&message, None)) // too many descriptors may be on their way
     }
 
     /// Says why this server does not serve. 2 is the exit status for a mistake of the user.

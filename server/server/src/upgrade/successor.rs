@@ -167,7 +167,7 @@ impl Successor {
     /// that come back have these `limits`.
     ///
     /// # Errors
-    /// There is no thread, or no descriptor.
+    /// There is no thread.
     pub(crate) fn passage(
         self,
         open: Arc<AtomicUsize>,
@@ -176,8 +176,9 @@ impl Successor {
         if !self.takes_connections {
             return Ok(None);
         }
-        let ended = os::process::end_of(&self.child)?;
-        let far_end = self.theirs.map(|socket| FarEnd { socket, ended, limits });
+        // Without them all goes on, but nothing comes back.
+        let both = self.theirs.zip(os::process::end_of(&self.child).ok());
+        let far_end = both.map(|(socket, ended)| FarEnd { socket, ended, limits });
         Passage::start_to(self.socket, far_end, open).map(Some)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use server::config::{Config, WorkerProgram};
+use server::config::{CacheScope, Config, WorkerProgram};
 use testkit::{Temporary, circuit, comes_true, wait_until};
 
 use crate::for_each_engine;
@@ -209,7 +209,12 @@ fn a_process_that_fails_to_start_costs_no_client() {
 fn no_process_keeps_the_root_of_a_former_site_open() {
     for_each_engine(|spec| {
         let sites = NAMES.map(site_of);
-        let configs = [0, 1].map(|which| config_of(&sites[which], NAMES[which], spec.name));
+        let configs = [0, 1].map(|which| {
+            let mut config = config_of(&sites[which], NAMES[which], spec.name);
+            // Each has a cache, and what goes with it.
+            config.settings.cache.scope = CacheScope::Worker;
+            config
+        });
         let mut server = Running::start(&configs[0]);
         let mut client = connect(&server);
         ask(&mut client, "/").expect("it was just opened");
@@ -238,8 +243,8 @@ const KILLED: [(&str, usize); 6] = [
 /// A process that comes in the place of another begins with what holds then.
 #[test]
 fn a_process_that_is_replaced_goes_by_the_last_site() {
-    let sites = NAMES.map(site_of);
     testkit::side_by_side(&KILLED, |(engine, depth)| {
+        let sites = NAMES.map(site_of);
         let configs = [0, 1].map(|which| {
             let mut config = config_of(&sites[which], NAMES[which], engine);
             config.settings.engine.processes = u64::from(*engine == "event-loop-shared-listener");
@@ -264,6 +269,8 @@ fn a_process_that_is_replaced_goes_by_the_last_site() {
             assert_eq!(names, [NAMES[step % 2]; 2], "{engine}: step {step}");
             server.change(&configs[(step + 1) % 2]).unwrap();
         }
+        let former = &configs[1].settings.hosts[0].root;
+        assert!(comes_true(|| !is_open(&server, former)), "{engine}: {depth}");
     });
 }
 

@@ -219,7 +219,7 @@ fn nothing_is_left_of_a_thousand_changes() {
 /// former site, and what waits for them.
 #[test]
 fn nothing_is_left_of_many_reloads() {
-    const RELOADS: usize = 300;
+    const RELOADS: usize = 150;
     let _alone = crate::alone();
     let directory = Temporary::new();
     for (site, byte) in [("site", b'0'), ("other", b'1')] {

@@ -13,7 +13,7 @@ use session::{
     Connection, Counters, Done, Job, JobId, Known, Limits, ListCursor, Listings, Op, Phase, Tick,
     Worker, WorkerParts,
 };
-use session::{Revision, Revisions};
+use session::{Published, Revision, Revisions};
 use site::Site;
 use site::entity_tag::ContentHash;
 use site::hashing::Hashed;
@@ -293,7 +293,7 @@ impl Pair {
     pub(crate) fn take_over(&mut self, site: Arc<Site>, files: MemoryFiles, limits: Limits) {
         let revision = Revision { site: Arc::clone(&site), limits: Arc::new(limits) };
         let cache = self.worker.cache().emptied(self.worker.cache().budget());
-        self.worker.follow(Revisions::new(Arc::new(revision), Arc::new(cache)));
+        self.worker.follow(Revisions::new(&Published::new(revision, None), Arc::new(cache)));
         let former = std::mem::replace(&mut self.site, site);
         self.former = Some((former, std::mem::replace(&mut self.files, files)));
     }

@@ -516,8 +516,8 @@ pub(crate) trait CallLoop: Offload {
         }
     }
 
-    /// Closes what is kept for applications in whose place others have come: a server may have as
-    /// many connections as it has processes.
+    /// Closes what is kept for applications that no route leads to any more: in the place of one
+    /// another may have come, whose server may have as many connections as it has processes.
     #[cold]
     fn leave_retired(&mut self) {
         let kept = self.table().kept_for_nobody();

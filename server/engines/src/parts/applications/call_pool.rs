@@ -330,8 +330,8 @@ impl<S> CallPool<S> {
         self.usage(application).servers.note_end(server, failure, now);
     }
 
-    /// Closes the connections that no call has used in time. Returns when it is to be called again;
-    /// none if nothing is kept.
+    /// Closes the connections that no call has used in time, or will use. Returns when it is to be
+    /// called again; none if nothing is kept.
     pub(crate) fn close_kept(&self, now: Tick, is_ending: bool) -> Option<Tick> {
         if self.usages.is_empty() {
             return None;

@@ -71,7 +71,7 @@ struct Usage {
 
 impl Usage {
     /// Whether no call is for it, and none will be.
-    fn is_left(&self) -> bool {
+    fn is_over(&self) -> bool {
         let has_kept = self.servers.kept.iter().any(|kept| !kept.is_empty());
         self.servers.application.is_retired() && self.in_flight == 0 && !has_kept
     }
@@ -116,7 +116,7 @@ impl<L> Table<L> {
     /// for them has been closed.
     pub(crate) fn forget_retired(&mut self) {
         for usage in &mut self.usages {
-            usage.take_if(|usage| usage.is_left());
+            usage.take_if(|usage| usage.is_over());
         }
     }
 
