@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use os::guard::Guard;
+use os::process::Identity;
 use testkit::server_process::{ServerProcess, serve};
 use testkit::sockets::{SYN_RECEIVED, TcpSocket, has_other_side, tcp_sockets};
 use testkit::{comes_true, install, install_script, wait_until};
@@ -30,10 +31,21 @@ pub(crate) struct Upgradable {
     pub(crate) server: ServerProcess,
 }
 
-/// A server that serves in the place of another.
+/// A server that serves in the place of another. It ends with a test that fails.
 pub(crate) struct Follower {
     pub(crate) process: u32,
+    identity: Option<Identity>,
     _guard: Guard,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        // Another process may have its number by now.
+        let is_it = || self.identity.is_some() && Identity::of(self.process) == self.identity;
+        if thread::panicking() && is_it() {
+            os::signals::send("KILL", &[self.process]);
+        }
+    }
 }
 
 impl Follower {
@@ -45,7 +57,7 @@ impl Follower {
         let line = out.lines().find_map(|line| line.strip_prefix("it is the process "));
         let process: u32 = line.expect("its number").parse().unwrap();
         let guard = Guard::new("kill -s KILL \"$1\"", [process.to_string()]).unwrap();
-        Self { process, _guard: guard }
+        Self { process, identity: Identity::of(process), _guard: guard }
     }
 }
 
