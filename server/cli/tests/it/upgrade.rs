@@ -163,17 +163,22 @@ fn no_client_notices_that_another_process_serves() {
     });
 }
 
-/// They are with the process that serves now, and not only answered: the former one is killed.
-#[test]
-fn connections_at_rest_outlive_the_former_server() {
+/// Runs a test with a server of each engine whose connections move.
+fn for_each_that_moves(arguments: &[&str], test: impl Fn(&str, Upgradable) + Sync) {
     let engines = engines::ENGINES.iter().filter(|spec| spec.moves.are_taken());
     let names: Vec<&str> = engines.map(|spec| spec.name).collect();
     testkit::side_by_side(&names, |name| {
-        if (engines::find(name).unwrap().obstacle)().is_some() {
-            return;
+        if (engines::find(name).unwrap().obstacle)().is_none() {
+            let arguments = [&["--engine", name], &PATIENT[..], arguments].concat();
+            test(name, Upgradable::start(&arguments, |_| {}));
         }
-        let arguments = [&["--engine", name], &PATIENT[..]].concat();
-        let mut upgradable = Upgradable::start(&arguments, |_| {});
+    });
+}
+
+/// They are with the process that serves now, and not only answered: the former one is killed.
+#[test]
+fn connections_at_rest_outlive_the_former_server() {
+    for_each_that_moves(&[], |name, mut upgradable| {
         let mut slow = upgradable.server.connect();
         slow.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
         let mut resting = [(); 3].map(|()| upgradable.server.connect());
@@ -192,16 +197,9 @@ fn connections_at_rest_outlive_the_former_server() {
 /// Its client need not ask again.
 #[test]
 fn what_comes_to_rest_at_the_former_server_goes_to_the_follower() {
-    let engines = engines::ENGINES.iter().filter(|spec| spec.moves.are_taken());
-    let names: Vec<&str> = engines.map(|spec| spec.name).collect();
-    testkit::side_by_side(&names, |name| {
-        if (engines::find(name).unwrap().obstacle)().is_some() {
-            return;
-        }
-        // No deadline wakes anybody.
-        let idle = ["--set", "timeouts.idle_ms=36000000", "--set", "timeouts.write_ms=36000000"];
-        let arguments = [&["--engine", name], &idle[..], &PATIENT].concat();
-        let mut upgradable = Upgradable::start(&arguments, |_| {});
+    // No deadline wakes anybody.
+    let idle = ["--set", "timeouts.idle_ms=36000000", "--set", "timeouts.write_ms=36000000"];
+    for_each_that_moves(&idle, |name, mut upgradable| {
         let mut clients = [(); 3].map(|()| upgradable.server.connect());
         for client in &mut clients {
             client.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
@@ -424,6 +422,7 @@ fn what_a_follower_that_is_killed_has_not_received_is_answered_by_the_former_ser
         let begin = |server: &ServerProcess| {
             let mut client = server.connect();
             client.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            client.peek(&mut [0]).unwrap(); // a request that nobody has read would go to the other
             client
         };
         let slow = begin(&upgradable.server);
