@@ -96,33 +96,14 @@ struct Flow {
 }
 
 impl Passage {
-    /// A passage to whoever receives at the other ends of these sockets, in turn. When it was
-    /// closed and all is sent, `ended` is called. `open` is the number of connections that are open
-    /// in this process.
+    /// A passage to whoever receives at the other ends of these sockets, in turn. If that is one
+    /// process that nobody replaces, its end is the `far_end`. When the passage was closed and all
+    /// is sent, `ended` is called. `open` is the number of connections that are open in this
+    /// process.
     ///
     /// # Errors
     /// There is no thread.
     pub(crate) fn start(
-        sockets: Vec<OwnedFd>,
-        open: Arc<AtomicUsize>,
-        ended: impl FnOnce() + Send + 'static,
-    ) -> io::Result<Self> {
-        Self::begin(sockets, None, open, ended)
-    }
-
-    /// A passage to a process that nobody replaces, and the other end, if it has given that.
-    ///
-    /// # Errors
-    /// There is no thread.
-    pub(crate) fn start_to(
-        socket: OwnedFd,
-        far_end: Option<FarEnd>,
-        open: Arc<AtomicUsize>,
-    ) -> io::Result<Self> {
-        Self::begin(vec![socket], far_end, open, || ())
-    }
-
-    fn begin(
         sockets: Vec<OwnedFd>,
         far_end: Option<FarEnd>,
         open: Arc<AtomicUsize>,
@@ -422,7 +403,8 @@ mod tests {
         let left = Arc::new(AtomicUsize::new(4));
         let (sender, over) = mpsc::channel();
         let passage =
-            Passage::start(sockets, Arc::clone(&left), move || sender.send(()).unwrap()).unwrap();
+            Passage::start(sockets, None, Arc::clone(&left), move || sender.send(()).unwrap())
+                .unwrap();
         let clients: Vec<UnixStream> = (0..4).map(|_| give(&passage)).collect();
         let way = passage.heir();
         passage.end();
@@ -446,7 +428,7 @@ mod tests {
         let ways = [pair().unwrap(), pair().unwrap()];
         while passing::send_with(ways[0].0.as_fd(), b"?", None).is_ok() {}
         let sockets = ways.iter().map(|(near, _)| near.try_clone().unwrap()).collect();
-        let passage = Passage::start(sockets, Arc::default(), || ()).unwrap();
+        let passage = Passage::start(sockets, None, Arc::default(), || ()).unwrap();
         let _clients = [give(&passage), give(&passage)];
         passage.end();
         assert_eq!(ways.each_ref().map(|(_, far)| come(far)), [0, 2]);
@@ -482,7 +464,7 @@ mod tests {
     #[test]
     fn what_there_is_no_room_for_waits() {
         let (near, far) = pair().unwrap();
-        let passage = Passage::start(vec![near], Arc::default(), || ()).unwrap();
+        let passage = Passage::start(vec![near], None, Arc::default(), || ()).unwrap();
         let mut clients = Vec::new();
         testkit::wait_until(|| {
             clients.push(give(&passage));

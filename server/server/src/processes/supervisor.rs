@@ -268,7 +268,7 @@ fn passage(
         shared.is_passage_over.store(true, Ordering::Release);
         shared.wake.notify();
     };
-    Passage::start(sockets, Arc::clone(&travels.open), over).map(Some)
+    Passage::start(sockets, None, Arc::clone(&travels.open), over).map(Some)
 }
 
 /// A place with its current process.

@@ -204,7 +204,7 @@ impl Travel {
     fn heir(&mut self) -> io::Result<Arc<dyn Heir>> {
         if self.onward.is_none() {
             let (sockets, open) = (vec![self.socket.try_clone()?], Arc::clone(&self.open));
-            self.onward = Some(Passage::start(sockets, open, || ())?);
+            self.onward = Some(Passage::start(sockets, None, open, || ())?);
         }
         Ok(self.onward.as_ref().map(Passage::heir).expect("it was just made"))
     }

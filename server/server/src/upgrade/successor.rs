@@ -179,7 +179,7 @@ impl Successor {
         // Without them all goes on, but nothing comes back.
         let both = self.theirs.zip(os::process::end_of(&self.child).ok());
         let far_end = both.map(|(socket, ended)| FarEnd { socket, ended, limits });
-        Passage::start_to(self.socket, far_end, open).map(Some)
+        Passage::start(vec![self.socket], far_end, open, || ()).map(Some)
     }
 }
 

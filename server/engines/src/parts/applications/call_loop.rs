@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use session::{Job, StreamRef, Tick, Worker};
-use upstream::{Call, Failure, Tried};
+use upstream::{Application, Call, Failure, Tried};
 
 use super::finishing::finish;
 use super::joint::Joint;
@@ -520,7 +520,7 @@ pub(crate) trait CallLoop: Offload {
     /// another may have come, whose server may have as many connections as it has processes.
     #[cold]
     fn leave_retired(&mut self) {
-        let kept = self.table().kept_for_nobody();
+        let kept = self.table().kept_for(Application::is_retired);
         kept.into_iter().for_each(|key| self.close_upstream(key));
         self.table().forget_retired();
     }
@@ -528,6 +528,7 @@ pub(crate) trait CallLoop: Offload {
     /// Closes the connections that are kept: the loop is about to end.
     fn drain_calls(&mut self) {
         self.table().is_draining = true;
-        self.table().kept().into_iter().for_each(|key| self.close_upstream(key));
+        let kept = self.table().kept_for(|_| true);
+        kept.into_iter().for_each(|key| self.close_upstream(key));
     }
 }

@@ -161,12 +161,10 @@ impl<S> CallPool<S> {
             let (servers, waiting) = (Servers::new(application), VecDeque::new());
             Box::new(Mutex::new(Usage { servers, in_flight: 0, waiting }))
         });
-        // It may have come in the place of others.
-        self.all().for_each(|mut usage| {
-            if usage.servers.application.is_retired() {
-                usage.servers.kept.iter_mut().for_each(Vec::clear);
-            }
-        });
+        // It may have come in the place of others, for which nothing is kept whatever the time.
+        for mut usage in self.all() {
+            usage.close_kept(Tick(0));
+        }
     }
 
     fn usage(&self, application: usize) -> MutexGuard<'_, Usage<S>> {

@@ -242,15 +242,10 @@ impl<L> Table<L> {
         }
     }
 
-    /// The keys of the connections that are kept.
-    pub(crate) fn kept(&self) -> Vec<u64> {
-        self.all().flat_map(|usage| usage.servers.kept.iter().flatten()).copied().collect()
-    }
-
-    /// The keys of those that are kept and that no further call is for.
-    pub(crate) fn kept_for_nobody(&self) -> Vec<u64> {
-        let retired = self.all().filter(|usage| usage.servers.application.is_retired());
-        retired.flat_map(|usage| usage.servers.kept.iter().flatten()).copied().collect()
+    /// The keys of the connections that are kept for applications of which this is true.
+    pub(crate) fn kept_for(&self, is_meant: impl Fn(&Application) -> bool) -> Vec<u64> {
+        let meant = self.all().filter(|usage| is_meant(&usage.servers.application));
+        meant.flat_map(|usage| usage.servers.kept.iter().flatten()).copied().collect()
     }
 
     /// Notes that a server could not be reached.
