@@ -3,6 +3,7 @@
 //! A test that passes on an idle machine and fails on a busy one waits on a clock where it should
 //! wait for an event. Each run is a line of a tally, so that rounds may be made over many days.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -18,9 +19,9 @@ const HELP: &str = "\
 cargo xtask flaky [ROUNDS]
 
 Builds the test programs and runs each of them ROUNDS times (20), two at a time as the test command
-does, beside busy loops on all CPUs. Each run is a line in target/flaky.txt: a hash of all programs,
-program, seconds, and how it ended. Runs of the same build count, so that a repeated command
-continues where it was interrupted.
+does, beside busy loops on all CPUs. Each run is a line in target/flaky.txt: a hash of the program
+and of those that tests start, its name, seconds, and how it ended. Runs of the same build count, so
+that a repeated command continues where it was interrupted.
 ";
 
 const ROUNDS_DEFAULT: usize = 20;
@@ -36,8 +37,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let built = programs::build()?;
     let path = tools::workspace_root().join("target/flaky.txt");
     let explain = |why| format!("{}: {why}", path.display());
-    let hash = built.hash().map_err(|why| format!("a built program: {why}"))?;
-    let tally = Tally::open(path.clone(), hash).map_err(explain)?;
+    let hashes = built.hashes().map_err(|why| format!("a built program: {why}"))?;
+    let tally = Tally::open(path.clone(), hashes).map_err(explain)?;
     make_rounds(rounds, &built, &tally).map_err(explain)?;
     let (mut counted, mut failed) = (String::new(), 0);
     for program in &built.programs {
@@ -70,27 +71,33 @@ fn make_rounds(rounds: usize, built: &Built, tally: &Tally) -> io::Result<()> {
 /// All runs so far: a file with a line each.
 struct Tally {
     path: PathBuf,
-    build: u64,
+    /// By name of a program what tells its builds apart.
+    hashes: BTreeMap<String, u64>,
     /// The file's content.
     lines: Mutex<String>,
 }
 
 impl Tally {
-    fn open(path: PathBuf, build: u64) -> io::Result<Self> {
+    fn open(path: PathBuf, hashes: BTreeMap<String, u64>) -> io::Result<Self> {
         let lines = match fs::read_to_string(&path) {
             Err(why) if why.kind() == ErrorKind::NotFound => String::new(),
             text => text?,
         };
-        Ok(Self { path, build, lines: Mutex::new(lines) })
+        Ok(Self { path, hashes, lines: Mutex::new(lines) })
     }
 
     /// How often this build of a program has run, and how often it has failed.
     fn count(&self, program: &Program) -> (usize, usize) {
-        let prefix = format!("{:016x} {} ", self.build, program.name);
+        let prefix = self.prefix(program);
         let lines = locked(&self.lines);
         let runs = lines.lines().filter(|line| line.starts_with(&prefix));
         let failed = runs.clone().filter(|line| !line.ends_with(PASSED)).count();
         (runs.count(), failed)
+    }
+
+    /// How the lines of this build of a program begin.
+    fn prefix(&self, program: &Program) -> String {
+        format!("{:016x} {} ", self.hashes[&program.name], program.name)
     }
 
     /// Runs a program, prints its output if it fails, and adds the run to the file.
@@ -100,7 +107,7 @@ impl Tally {
         let (status, printed) = run_program(program, &output, Path::new("/dev/null"))?;
         let end = if status.success() { PASSED.to_owned() } else { status.to_string() };
         let seconds = (os::clock::now() - begun_us) as f64 / 1e6;
-        let line = format!("{:016x} {} {seconds:.1} {end}\n", self.build, program.name);
+        let line = format!("{}{seconds:.1} {end}\n", self.prefix(program));
         print!("{line}");
         if !status.success() {
             print!("{}", String::from_utf8_lossy(&printed));
@@ -126,7 +133,10 @@ mod tests {
     fn runs_of_the_same_build_are_counted() {
         let folder = std::env::temp_dir().join(format!("ropewalk-flaky-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
-        let made = |build| Tally::open(folder.join("tally"), build).expect("it is readable");
+        let made = |build| {
+            let hashes = [("a/b".to_owned(), 1), ("a".to_owned(), build)].into();
+            Tally::open(folder.join("tally"), hashes).expect("it is readable")
+        };
         let program = |name: &str, path: &str| Program {
             name: name.to_owned(),
             path: path.into(),
@@ -140,7 +150,8 @@ mod tests {
         for tally in [tally, made(7)] {
             assert_eq!((tally.count(&good), tally.count(&bad)), ((1, 0), (2, 2)));
         }
-        assert_eq!(made(8).count(&good), (0, 0), "rebuilt");
+        let rebuilt = made(8);
+        assert_eq!((rebuilt.count(&good), rebuilt.count(&bad)), ((1, 0), (0, 0)));
         fs::remove_dir_all(&folder).expect("it is ours");
     }
 }

@@ -27,8 +27,8 @@ pub(crate) struct Program {
 pub(crate) struct Built {
     /// The test programs, the longest-running first: by and large the larger ones take longer.
     pub(crate) programs: Vec<Program>,
-    /// Their executables, and those of the programs that they start.
-    pub(crate) executables: Vec<PathBuf>,
+    /// The executables of the programs that they start.
+    pub(crate) started: Vec<PathBuf>,
     /// The packages with examples in their documentation, which are tests as well.
     pub(crate) with_examples: Vec<String>,
 }
@@ -59,7 +59,7 @@ pub(crate) fn build() -> Result<Built, String> {
     if !output.status.success() {
         return Err(format!("{words}: {}", output.status));
     }
-    let Listed { mut programs, executables, libraries } =
+    let Listed { mut programs, started, libraries } =
         listed(&String::from_utf8_lossy(&output.stdout));
     let bytes = |program: &Program| program.path.metadata().map_or(0, |file| file.len());
     programs.sort_by_key(|program| Reverse(bytes(program)));
@@ -68,20 +68,26 @@ pub(crate) fn build() -> Result<Built, String> {
         .filter(|(_, sources)| has_examples(sources))
         .map(|(package, _)| package)
         .collect();
-    Ok(Built { programs, executables, with_examples })
+    Ok(Built { programs, started, with_examples })
 }
 
 impl Built {
-    /// A hash of the executables, which tells one build from another: the same sources give the
-    /// same programs on any machine, in a folder of the same path.
-    pub(crate) fn hash(&self) -> io::Result<u64> {
-        let mut paths: Vec<&PathBuf> = self.executables.iter().collect();
+    /// By name of a test program a hash of it and of all that tests start, which tells one build
+    /// from another: the same sources give the same programs on any machine, in a folder of the
+    /// same path.
+    pub(crate) fn hashes(&self) -> io::Result<BTreeMap<String, u64>> {
+        let mut paths: Vec<&PathBuf> = self.started.iter().collect();
         paths.sort();
-        let mut hash = Xxh3::new();
+        let mut started = Xxh3::new();
         for path in paths {
-            hash.update(&fs::read(path)?);
+            started.update(&fs::read(path)?);
         }
-        Ok(hash.digest())
+        let hash_of = |program: &Program| {
+            let mut hash = started.clone();
+            hash.update(&fs::read(&program.path)?);
+            Ok((program.name.clone(), hash.digest()))
+        };
+        self.programs.iter().map(hash_of).collect()
     }
 }
 
@@ -89,7 +95,8 @@ impl Built {
 #[derive(Default)]
 struct Listed {
     programs: Vec<Program>,
-    executables: Vec<PathBuf>,
+    /// The executables of the other programs.
+    started: Vec<PathBuf>,
     /// The libraries of the workspace: their packages, and the folders of their sources.
     libraries: BTreeMap<String, PathBuf>,
 }
@@ -101,10 +108,11 @@ fn listed(messages: &str) -> Listed {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (id, target) = (text(&message["package_id"]), &message["target"]);
         if let Some(path) = message["executable"].as_str().map(PathBuf::from) {
-            listed.executables.push(path.clone());
             if message["profile"]["test"] == true {
                 let folder = folder_of(&text(&message["manifest_path"]));
                 listed.programs.push(Program { name: name(package(&id), target), path, folder });
+            } else {
+                listed.started.push(path);
             }
         } else if id.starts_with("path+") && target["doctest"] == true {
             let sources = folder_of(&text(&target["src_path"]));
@@ -192,7 +200,7 @@ mod tests {
         let found = listed(&messages.concat());
         let names: Vec<&str> = found.programs.iter().map(|one| &*one.name).collect();
         assert_eq!(names, ["ropewalk-lab", "ropewalk-lab/it"]);
-        assert_eq!(found.executables.len(), 3, "the tests start the other program");
+        assert_eq!(found.started, [Path::new("/t/ropewalk")]);
         assert_eq!(found.programs[1].folder, Path::new("/w/lab/cli"));
         assert_eq!(found.programs[1].path, Path::new("/t/it"));
         let libraries: Vec<_> = found.libraries.into_iter().collect();
@@ -200,6 +208,35 @@ mod tests {
             libraries,
             [("memory-trace".to_owned(), "/w/simulator/memory-trace/src".into())]
         );
+    }
+
+    #[test]
+    fn a_test_program_is_another_build_with_it_or_with_what_it_starts() {
+        let folder = std::env::temp_dir().join(format!("ropewalk-hashes-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
+        let hashes = |a: &str, b: &str, started: &str| {
+            let write = |name: &str, text: &str| {
+                let path = folder.join(name);
+                fs::write(&path, text).expect("the folder is ours");
+                path
+            };
+            let program = |name: &str, text| {
+                let path = write(name, text);
+                Program { name: name.to_owned(), path, folder: folder.clone() }
+            };
+            let programs = vec![program("a", a), program("b", b)];
+            let started = vec![write("started", started)];
+            let built = Built { programs, started, with_examples: Vec::new() };
+            let hashes = built.hashes().expect("all can be read");
+            (hashes["a"], hashes["b"])
+        };
+        let first = hashes("1", "2", "3");
+        assert_eq!(hashes("1", "2", "3"), first);
+        let other = hashes("1", "4", "3");
+        assert!(other.0 == first.0 && other.1 != first.1, "only one of them is another");
+        let other = hashes("1", "2", "5");
+        assert!(other.0 != first.0 && other.1 != first.1, "they start another program");
+        fs::remove_dir_all(&folder).expect("it is ours");
     }
 
     #[test]
