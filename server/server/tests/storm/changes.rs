@@ -63,7 +63,12 @@ fn no_client_notices_that_rules_and_logs_change() {
         let before = crate::Open::now();
         let configs = LOGS.map(|value| {
             let log = directory.path().join(value);
-            let set = ["log.access=combined".into(), format!("log.path={}", log.display())];
+            let set = [
+                "log.access=combined".into(),
+                format!("log.path={}", log.display()),
+                // However unevenly clients come to processes, each has room for them.
+                "limits.connections_max=auto".into(),
+            ];
             let mut config = config_of(&directory, &(spec.name, &[]), &set);
             let (path, value) = ("/**".into(), value.into());
             let rule = HeaderRule { path, name: "X-Rules".into(), value, ..HeaderRule::default() };
