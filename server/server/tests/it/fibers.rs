@@ -10,11 +10,12 @@ use crate::overload::{
     silence_ends_connections,
 };
 
-/// Kernel threads that share fibers; fibers made at the start only; stacks only while they are
-/// needed; kernel threads that may block; and several of these together.
+/// Kernel threads that share fibers; fibers made at the start only, one for each connection of the
+/// tests; stacks only while they are needed; kernel threads that may block; and several of these
+/// together.
 const VARIANTS: &[&[&str]] = &[
     &["threads_per_cluster=2", "acceptors=2"],
-    &["spawn_on_demand=0", "prespawned=32"],
+    &["spawn_on_demand=0", "prespawned=128"],
     &["park_idle=1", "stack_kib=64"],
     &["blocking_threads=2"],
     &["threads_per_cluster=3", "clusters=2", "blocking_threads=2", "park_idle=1"],

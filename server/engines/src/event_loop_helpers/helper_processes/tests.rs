@@ -188,8 +188,9 @@ fn an_idle_helper_that_is_killed_is_replaced() {
     let mut helpers = helpers(2, 8);
     let (killed, other) = (helpers.pid(1), helpers.pid(0));
     signal("KILL", killed);
-    assert_eq!(helpers.take(), []);
-    assert_ne!(helpers.pid(1), killed);
+    while helpers.pid(1) == killed {
+        assert_eq!(helpers.take(), []); // it takes a moment to end
+    }
     assert_eq!(helpers.pid(0), other);
     assert_eq!(helpers.shared.take_notices().len(), 1);
 }
