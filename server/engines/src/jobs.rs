@@ -234,8 +234,8 @@ impl Runner {
 
     /// Sets the function that the runner reports trouble with a path to; none means no reports.
     #[must_use]
-    pub fn with_trouble_report(self, report: Option<ReportTrouble>) -> Self {
-        Self { report, ..self }
+    pub fn with_trouble_report(self, report: ReportTrouble) -> Self {
+        Self { report: Some(report), ..self }
     }
 
     /// Sets the time after which files that the runner opens are closed if they are not requested,

@@ -43,7 +43,9 @@ struct Running {
 struct Faulty;
 
 impl AccessLog for Faulty {
-    fn record(&mut self, _: &Record<'_>) {}
+    fn record(&mut self, _: &Record<'_>) -> bool {
+        true
+    }
 
     fn flush(&mut self) {
         // A worker is dropped in the main thread of each process in which it does not serve, and

@@ -21,47 +21,35 @@ use crate::report;
 /// Enough to see what is wrong, and at most a megabyte in ten minutes.
 const LINES_PER_S_MAX: u64 = 10;
 
-/// The lines that a server may write in the second under way, in memory that its processes share.
+/// Whether a server writes lines, and those that it may write in the second under way, in memory
+/// that its processes share.
 #[derive(Clone, Copy)]
 pub(crate) struct Budget(&'static [AtomicU64]);
 
-/// A function that reports to operators; none if they have turned that off.
-pub(crate) fn trouble_logger(logging: ErrorLogging, budget: Budget) -> Option<ReportTrouble> {
-    match logging {
-        ErrorLogging::Off => None,
-        ErrorLogging::StandardError => Some(Arc::new(move |trouble| log_trouble(budget, trouble))),
-    }
+/// A function that reports to operators.
+pub(crate) fn trouble_logger(budget: Budget) -> ReportTrouble {
+    Arc::new(move |trouble| log(budget, |left_out| line(trouble, left_out)))
 }
 
-/// A function that reports what applications write to standard error; none if operators have turned
-/// that off.
-pub(crate) fn diagnostic_logger(logging: ErrorLogging, budget: Budget) -> Option<ReportDiagnostic> {
-    match logging {
-        ErrorLogging::Off => None,
-        ErrorLogging::StandardError => Some(Arc::new(move |diagnostic| {
-            log(budget, |left_out| diagnostic.to_string() + &left_out_before(left_out));
-        })),
-    }
+/// A function that reports what applications write to standard error.
+pub(crate) fn diagnostic_logger(budget: Budget) -> ReportDiagnostic {
+    Arc::new(move |diagnostic| {
+        log(budget, |left_out| diagnostic.to_string() + &left_out_before(left_out));
+    })
 }
 
-/// A function that reports what was found out about applications, unless operators have turned that
-/// off.
-pub(crate) fn line_logger(logging: ErrorLogging, budget: Budget) -> impl Fn(&str) + Send {
-    move |line| match logging {
-        ErrorLogging::Off => {}
-        ErrorLogging::StandardError => {
-            log(budget, |left_out| line.to_owned() + &left_out_before(left_out));
-        }
-    }
+/// A function that reports what was found out about applications.
+pub(crate) fn line_logger(budget: Budget) -> impl Fn(&str) + Send {
+    move |line| log(budget, |left_out| line.to_owned() + &left_out_before(left_out))
 }
 
-fn log_trouble(budget: Budget, trouble: &Trouble<'_>) {
-    log(budget, |left_out| line(trouble, left_out));
-}
-
-/// Writes a line, unless there were enough of them: it gets the number of those that were left out.
+/// Writes a line, unless operators have turned that off or there were enough of them: it gets the
+/// number of those that were left out.
 fn log(budget: Budget, line: impl FnOnce(u64) -> String) {
     const NS_PER_S: u64 = 1_000_000_000;
+    if budget.is_off() {
+        return;
+    }
     if let Some(left_out) = budget.take(os::clock::now_ns() / NS_PER_S) {
         report(&line(left_out));
     }
@@ -100,10 +88,12 @@ fn line(trouble: &Trouble<'_>, left_out: u64) -> String {
 
 impl Budget {
     /// The number of cells that a budget takes.
-    pub(crate) const CELLS: usize = 2;
+    pub(crate) const CELLS: usize = 3;
     /// The cell with the current second, above the number of lines that were written in it.
     const SECOND: usize = 0;
     const LEFT_OUT: usize = 1;
+    /// The cell that is not 0 if no lines are written.
+    const IS_OFF: usize = 2;
     const WRITTEN_BITS: u32 = 8;
 
     /// Creates a budget in cells of its own, for a server that is one process.
@@ -115,6 +105,19 @@ impl Budget {
     /// Creates a budget in the given cells, which were all 0 at the beginning.
     pub(crate) fn in_cells(cells: &'static [AtomicU64]) -> Self {
         Self(cells)
+    }
+
+    /// Has lines written or not from now on, by all processes.
+    pub(crate) fn set(self, logging: ErrorLogging) {
+        let is_off = match logging {
+            ErrorLogging::Off => 1,
+            ErrorLogging::StandardError => 0,
+        };
+        self.0[Self::IS_OFF].store(is_off, Ordering::Relaxed);
+    }
+
+    fn is_off(self) -> bool {
+        self.0[Self::IS_OFF].load(Ordering::Relaxed) != 0
     }
 
     /// Takes a line out of the budget. Returns how many lines were left out before it; none if this

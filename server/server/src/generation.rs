@@ -15,11 +15,11 @@ use site::Site;
 use site::host::HostSettings;
 use upstream::Application;
 
-use crate::access_log::Log;
+use crate::access_log::{LogTarget, Routes, Style};
 use crate::applications::{self, Lookout};
 use crate::auto::{self, Choice, Resolved};
 use crate::config::{
-    CacheSettings, Config, ErrorLogging, LimitSettings, ListenerMode, Settings, TimeoutSettings,
+    CacheSettings, Config, LimitSettings, ListenerMode, LogSettings, Settings, TimeoutSettings,
 };
 use crate::error_log::{self, Budget};
 use crate::interrupt_affinity::Place;
@@ -110,7 +110,7 @@ impl Basis {
         settings.timeouts = TimeoutSettings::default();
         // Listings are among the descriptors.
         settings.limits = LimitSettings::default();
-        settings.log = settings.log.of_workers();
+        settings.log = LogSettings::default();
         let descriptors = Descriptors { connections: 0, calls: 0, ..ready.descriptors };
         Self { settings, partitions: ready.partitions.clone(), descriptors }
     }
@@ -120,7 +120,6 @@ impl Basis {
 struct Served {
     hosts: Vec<HostSettings>,
     cache: CacheSettings,
-    errors: ErrorLogging,
     site: Arc<Site>,
     lookout: Arc<Lookout>,
 }
@@ -128,7 +127,7 @@ struct Served {
 /// The workers, in threads or processes.
 enum Workers {
     /// Threads of this process.
-    Threads(Local),
+    Threads(Box<Local>),
     /// Worker processes, and the ledger that they count in, with its file.
     Processes(Box<Supervisor>, Ledger, OwnedFd),
 }
@@ -271,9 +270,11 @@ impl Generation {
         lasting: &mut Lasting,
     ) -> Result<(), StartError> {
         let renewal = lasting.services.renew(&prepared.config)?;
+        lasting.services.lead_to(&renewal);
         match self.go_on_by(prepared, lasting.errors) {
             Ok(()) => lasting.replace_log(renewal),
             Err(why) => {
+                lasting.services.lead_back(&renewal);
                 renewal.end();
                 return Err(why);
             }
@@ -289,19 +290,21 @@ impl Generation {
         let site = next_site(&config, &ready, (&former.hosts, &former.site), None)?;
         let lookout = match site.has_applications_of(&former.site) {
             true => Arc::clone(&former.lookout),
-            false => look_out(&config, &site, Some(&former.site), errors)?,
+            false => look_out(&site, Some(&former.site), self.errors(errors))?,
         };
         match &mut self.workers {
             Workers::Threads(local) => local.take_over(&config, &ready, &site)?,
-            Workers::Processes(supervisor, ..) => {
+            Workers::Processes(supervisor, ledger, _) => {
                 engines::jobs::check_roots(&site).map_err(StartError::Root)?;
                 let text = os::shared_memory::create_text(&config.show());
-                supervisor.change(text.map_err(StartError::system("tell worker processes"))?);
+                let text = text.map_err(StartError::system("tell worker processes"))?;
+                ledger.log_style().set(Style::of(&settings.log));
+                supervisor.change(text);
             }
         }
+        self.errors(errors).set(settings.log.errors);
         let (hosts, cache) = (ready.hosts.clone(), settings.cache.clone());
-        let errors = settings.log.errors;
-        self.served = Arc::new(Served { hosts, cache, errors, site, lookout });
+        self.served = Arc::new(Served { hosts, cache, site, lookout });
         ready.layout.exclusive_wakeups |= wakes_one(settings, self.are_shared);
         self.description = start_line(settings, &ready, &self.addresses);
         let reasons = choice.as_ref().map(|choice| {
@@ -311,6 +314,14 @@ impl Generation {
         self.chosen_for = choice.map(|_| machine.allowance());
         self.drain_us = 1000 * settings.timeouts.drain_ms;
         Ok(())
+    }
+
+    /// The budget of the error log for its workers; `own` is that of this process.
+    fn errors(&self, own: Budget) -> Budget {
+        match &self.workers {
+            Workers::Threads(_) => own,
+            Workers::Processes(_, ledger, _) => ledger.error_budget(),
+        }
     }
 
     /// Starts workers, which accept when this returns. `former` are those that accept now.
@@ -325,6 +336,9 @@ impl Generation {
         let Prepared { machine, config, choice, mut ready } = prepared;
         let settings = &config.settings;
         let renewal = lasting.services.renew(&config)?;
+        if former.is_none() {
+            lasting.errors.set(settings.log.errors);
+        }
         let start = Start { config: &config, machine: &machine, choice: choice.as_ref(), former };
         match start.workers(&mut ready, lasting, &renewal) {
             Err(why) => {
@@ -347,10 +361,12 @@ impl Lasting {
         self.ledgers.extend(ended.ledger);
     }
 
-    /// Has workers that stay write another log, if it is another.
+    /// Has workers that stay write another log, if it is another. Those that leave have lines of
+    /// the former form to their end.
     fn replace_log(&mut self, renewal: Renewal) {
         let former = self.services.replace_log(renewal);
-        self.retire(former, 0); // no set of workers uses it
+        let last_user = if former.has_late_lines() { self.generations - 1 } else { 0 };
+        self.retire(former, last_user);
     }
 
     /// Keeps services until the last workers that use them have ended, if there are any.
@@ -366,6 +382,7 @@ impl Lasting {
         let (closed, refused) = self.listeners.settle(settings.socket.listeners);
         closed.iter().for_each(|at| report(&format!("no longer listening at {at}")));
         refused.iter().for_each(|why| report(&why.to_string()));
+        self.errors.set(settings.log.errors);
         let former = self.services.replace(renewal);
         self.retire(former, self.generations);
         self.generations += 1;
@@ -405,8 +422,9 @@ impl Start<'_> {
             false => Vec::new(),
         };
         let Lasting { services, open, errors, ledgers, .. } = lasting;
-        let log = renewal.log(services);
-        let given = ToWorkers { log, spawner, open, errors: *errors, ledgers };
+        let routes = renewal.routes(services);
+        let keeps_spawner = renewal.keeps_spawner();
+        let given = ToWorkers { routes, spawner, keeps_spawner, open, errors: *errors, ledgers };
         let (workers, served) = match ready.layout.processes {
             None => self.threads(ready, dealt, given)?,
             Some(_) => self.processes(ready, &dealt, given)?,
@@ -620,8 +638,10 @@ type Started = (Workers, Arc<Served>);
 
 /// What lasts, as workers are given it.
 struct ToWorkers<'l> {
-    log: Option<&'l Log>,
+    routes: Arc<Routes>,
     spawner: Option<OwnedFd>,
+    /// Whether it is that of the former workers.
+    keeps_spawner: bool,
     open: &'l Arc<AtomicUsize>,
     errors: Budget,
     /// The memory of worker processes that have ended.
@@ -639,15 +659,12 @@ impl Start<'_> {
     ) -> Result<Started, StartError> {
         let share = ready.layout.shares.first();
         let share = share.expect("there is a partition, and this process is to serve it").clone();
-        let ToWorkers { log, spawner, open, errors, .. } = given;
+        let ToWorkers { routes, spawner, keeps_spawner, open, errors, .. } = given;
         let mut caches = Vec::new();
         let settings = &self.config.settings;
-        let is_same = |served: &Served| {
-            served.hosts == ready.hosts
-                && served.cache == settings.cache
-                && served.errors == settings.log.errors
-        };
-        let same = self.former.filter(|it| is_same(&it.served));
+        let is_same =
+            |served: &Served| served.hosts == ready.hosts && served.cache == settings.cache;
+        let same = self.former.filter(|it| keeps_spawner && is_same(&it.served));
         let served = match same.map(|it| (&it.workers, &it.served)) {
             Some((Workers::Threads(local), served)) => {
                 caches = local.caches();
@@ -656,11 +673,11 @@ impl Start<'_> {
             }
             _ => served(self.config, ready, errors)?,
         };
-        let (access_log, open) = (log.map(Log::ends), Arc::clone(open));
+        let (access_log, open) = (LogTarget::Writer(routes), Arc::clone(open));
         let given = Given { access_log, errors, spawner, open, caches, forked_on: None };
         let counters = CounterBook::default();
         let assembled = Assembled::new(self.config, ready, &share, dealt.sets, given, counters)?;
-        Ok((Workers::Threads(assembled.start()?), served))
+        Ok((Workers::Threads(Box::new(assembled.start()?)), served))
     }
 
     fn processes(
@@ -674,8 +691,9 @@ impl Start<'_> {
             (ready.layout.shares.len(), applications::finding_cells(&ready.site));
         let (file, ledger) = ledger(given.ledgers, places, findings).map_err(&failed)?;
         applications::share_findings(&ready.site, ledger.findings());
-        let route = given.log.map(Log::route);
         let settings = &self.config.settings;
+        ledger.log_style().set(Style::of(&settings.log));
+        ledger.error_budget().set(settings.log.errors);
         let travels = Travels {
             are_taken: ready.engine.spec.moves.are_taken(),
             limits: ready::limits(&settings.limits, &settings.timeouts),
@@ -685,7 +703,7 @@ impl Start<'_> {
             let served = served(self.config, ready, ledger.error_budget())?;
             let command = self.worker_command(&file, given.spawner).map_err(&failed)?;
             let listeners = of_shares(&ready.layout, dealt).map_err(&failed)?;
-            Ok((Supervisor::start(command, ledger, route, listeners, travels)?, served))
+            Ok((Supervisor::start(command, ledger, given.routes, listeners, travels)?, served))
         };
         match start() {
             Ok((supervisor, served)) => {
@@ -754,17 +772,15 @@ fn ledger(
 
 /// What workers are to serve, with all that is known of its applications at the start.
 fn served(config: &Config, ready: &Ready, errors: Budget) -> Result<Arc<Served>, StartError> {
-    let lookout = look_out(config, &ready.site, None, errors)?;
+    let lookout = look_out(&ready.site, None, errors)?;
     let (hosts, site) = (ready.hosts.clone(), Arc::clone(&ready.site));
-    let settings = &config.settings;
-    let (cache, errors) = (settings.cache.clone(), settings.log.errors);
-    Ok(Arc::new(Served { hosts, cache, errors, site, lookout }))
+    let cache = config.settings.cache.clone();
+    Ok(Arc::new(Served { hosts, cache, site, lookout }))
 }
 
 /// Looks up the names of those applications of a site that the `former` one has not, and begins to
 /// find out more about all.
 fn look_out(
-    config: &Config,
     site: &Site,
     former: Option<&Site>,
     errors: Budget,
@@ -772,7 +788,7 @@ fn look_out(
     let is_new = |it: &&Arc<Application>| former.is_none_or(|site| !site.has_application(it));
     let new: Vec<_> = site.applications().iter().filter(is_new).cloned().collect();
     names::look_up(&new).iter().for_each(|notice| report(notice));
-    let lookout = Lookout::begin(site, error_log::line_logger(config.settings.log.errors, errors));
+    let lookout = Lookout::begin(site, error_log::line_logger(errors));
     let failed = StartError::system("start a thread that looks after applications");
     lookout.map(Arc::new).map_err(failed)
 }

@@ -11,12 +11,12 @@ use engines::{
     SendfileMode, Start, WorkerStart,
 };
 use file_cache::Cache;
-use session::{AccessLog, Counters, Listings, Published, Revision, Revisions, Worker, WorkerParts};
+use session::{Counters, Listings, Published, Revision, Revisions, Worker, WorkerParts};
 use site::Site;
 use site::resource::Entry;
 use upstream::{Application, Facilities};
 
-use crate::access_log::LogEnds;
+use crate::access_log::{LogTarget, Style, WorkerLog};
 use crate::config::{CacheScope, CacheSettings, Config, Settings};
 use crate::error_log;
 use crate::forked::Forked;
@@ -39,8 +39,8 @@ pub(crate) const DESCRIPTORS_WIDENED: u64 = 16_384;
 
 /// What workers are given that others of the server share with them.
 pub(crate) struct Given {
-    /// The log of finished requests.
-    pub(crate) access_log: Option<LogEnds>,
+    /// The way of lines about finished requests.
+    pub(crate) access_log: LogTarget,
     pub(crate) errors: error_log::Budget,
     /// The socket at which programs are started, if a route leads to any.
     pub(crate) spawner: Option<OwnedFd>,
@@ -57,6 +57,7 @@ pub(crate) struct Assembled {
     spec: &'static EngineSpec,
     start: Start,
     counters: Arc<CounterBook>,
+    access_log: LogTarget,
     facilities: Facilities,
     caches: Vec<PlannedCache>,
     published: Arc<Published>,
@@ -71,6 +72,7 @@ pub(crate) type PlannedCache = (CachePlan, Arc<Cache<Entry>>);
 pub(crate) struct Local {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) counters: Arc<CounterBook>,
+    access_log: LogTarget,
     /// What applications need of the system.
     facilities: Facilities,
     connections_max: ConnectionLimit,
@@ -104,7 +106,7 @@ impl Assembled {
     ) -> Result<Self, StartError> {
         let settings = &config.settings;
         let facilities = Facilities {
-            report: error_log::diagnostic_logger(settings.log.errors, given.errors),
+            report: Some(error_log::diagnostic_logger(given.errors)),
             open_spool: Some(Arc::new(spool::open)),
             start_programs: given.spawner.map(spawner::starter),
         };
@@ -123,7 +125,7 @@ impl Assembled {
             share,
             listings: ready::listings(ready).map_err(&failed)?,
             published: &published,
-            log: given.access_log,
+            log: given.access_log.clone(),
             counters: Arc::clone(&counters),
             former: given.caches,
             caches: Vec::new(),
@@ -145,7 +147,18 @@ impl Assembled {
             start_helper: helper_process::starter(config),
         };
         let spec = ready.engine.spec;
-        Ok(Self { spec, start, counters, facilities, caches, published, revisions, forked })
+        let access_log = given.access_log;
+        Ok(Self {
+            spec,
+            start,
+            counters,
+            access_log,
+            facilities,
+            caches,
+            published,
+            revisions,
+            forked,
+        })
     }
 
     /// Starts the engine. In processes that it forks all that this process has now stays as it is:
@@ -154,7 +167,17 @@ impl Assembled {
     /// # Errors
     /// The engine does not start.
     pub(crate) fn start(self) -> Result<Local, StartError> {
-        let Self { spec, start, counters, facilities, caches, published, revisions, forked } = self;
+        let Self {
+            spec,
+            start,
+            counters,
+            access_log,
+            facilities,
+            caches,
+            published,
+            revisions,
+            forked,
+        } = self;
         let (runner, connections_max) = (Arc::clone(&start.runner), start.connections_max.clone());
         let open_files = caretaker(&runner, &caches);
         let engine =
@@ -162,6 +185,7 @@ impl Assembled {
         Ok(Local {
             engine,
             counters,
+            access_log,
             facilities,
             connections_max,
             caches,
@@ -202,6 +226,7 @@ impl Local {
         drop(former);
         let (site, limits) = (Arc::clone(site), Arc::clone(&ready.limits));
         self.forked.iter().for_each(|it| it.keep((ready.hosts.clone(), Arc::clone(&site))));
+        self.access_log.set_style(Style::of(&config.settings.log));
         self.published.publish(Revision { site, limits });
         self.connections_max.set(ready.descriptors.connections);
         self.engine.do_housekeeping();
@@ -277,7 +302,7 @@ fn runner(
 ) -> Result<Arc<Runner>, StartError> {
     let runner = Runner::new(Arc::clone(&ready.site), settings.cache.small_body_bytes_max)
         .map_err(StartError::Root)?
-        .with_trouble_report(error_log::trouble_logger(settings.log.errors, errors))
+        .with_trouble_report(error_log::trouble_logger(errors))
         .with_file_idle_us(settings.cache.descriptors_idle_ms.map(|ms| ms * 1000))
         .with_moment_us(Revalidation::from_settings(&settings.cache).moment_us);
     Ok(Arc::new(match ready.descriptors.jobs {
@@ -344,7 +369,7 @@ struct WorkerBuilder<'a> {
     share: &'a Share,
     listings: Arc<Listings>,
     published: &'a Arc<Published>,
-    log: Option<LogEnds>,
+    log: LogTarget,
     counters: Arc<CounterBook>,
     /// The caches of workers that serve the same site.
     former: Vec<PlannedCache>,
@@ -467,7 +492,7 @@ struct WorkerFactory {
     first_level_slots_max: usize,
     revalidate_us: u64,
     reads_files: bool,
-    log: Option<LogEnds>,
+    log: LogTarget,
     counters: Arc<CounterBook>,
 }
 
@@ -482,7 +507,7 @@ impl WorkerFactory {
             first_level_slots_max: self.first_level_slots_max,
             revalidate_us: self.revalidate_us,
             reads_files: self.reads_files,
-            log: self.log.as_ref().map(|log| Box::new(log.worker()) as Box<dyn AccessLog>),
+            log: Some(Box::new(WorkerLog::new(self.log.clone()))),
             counters: self.counters.open(),
         });
         worker.follow(Arc::clone(&self.revisions));

@@ -20,7 +20,7 @@ use crate::config::one_line;
 pub(crate) fn missing(site: &Arc<Site>) -> Vec<String> {
     let Ok(runner) = Runner::new(Arc::clone(site), 0) else { return Vec::new() };
     let (report, refusals) = reporter();
-    let runner = runner.with_trouble_report(Some(report));
+    let runner = runner.with_trouble_report(report);
     let line = |(index, settings): (usize, &HostSettings)| {
         if is_for_application(&runner, site.host(index), index) {
             return None;

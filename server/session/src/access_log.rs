@@ -5,8 +5,14 @@ use std::net::SocketAddr;
 
 /// The receiver of a worker's records.
 pub trait AccessLog: Send {
-    /// Takes one record. Must not block.
-    fn record(&mut self, record: &Record<'_>);
+    /// Goes by what is configured now, and hands on what is buffered. Called when the worker begins
+    /// and whenever it goes by another revision. Returns whether records are wanted.
+    fn renew(&mut self) -> bool {
+        true
+    }
+
+    /// Takes one record. Must not block. Returns whether it is one of those that are wanted.
+    fn record(&mut self, record: &Record<'_>) -> bool;
 
     /// Hands on what is buffered. Called about four times a second and when the worker ends.
     fn flush(&mut self);

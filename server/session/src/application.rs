@@ -41,7 +41,7 @@ impl Response<'_> {
         let routed = self.routed(w, incoming.request);
         if routed.is_some() {
             let Request { head, host, .. } = incoming.request;
-            self.exchange.draft = Draft { host, ..Draft::new(head, w.now()) };
+            self.exchange.draft = Draft { host, ..Draft::new(head, w) };
         }
         match routed {
             Some(Routed::Application(index)) => Some(self.begin_call(w, incoming, index, None)),

@@ -353,6 +353,7 @@ impl Connection {
 
     /// The client's address, as the connection was told.
     #[must_use]
+    #[inline]
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }

@@ -83,6 +83,8 @@ pub struct Counters {
     pub accept_pauses: Counter,
     /// Responses that were finished or broken off.
     pub requests: Counter,
+    /// Those of them that the access log has taken.
+    pub logged: Counter,
     /// Body bytes sent.
     pub body_bytes: Counter,
     /// Responses by status class, 1xx to 5xx.
@@ -126,6 +128,7 @@ impl Counters {
             connections_expired: next(),
             accept_pauses: next(),
             requests: next(),
+            logged: next(),
             body_bytes: next(),
             responses: std::array::from_fn(|_| next()),
             cache_hits: next(),
@@ -152,7 +155,7 @@ impl Counters {
             &self.connections_expired,
             &self.accept_pauses,
         ];
-        let requests = [&self.requests, &self.body_bytes];
+        let requests = [&self.requests, &self.logged, &self.body_bytes];
         let rest = [
             &self.cache_hits,
             &self.cache_misses,

@@ -32,8 +32,8 @@ impl Response<'_> {
         self.exchange.reset();
         w.keep_current();
         let host = w.site.find(None);
-        self.exchange.draft =
-            Draft { started: w.now(), host: host.unwrap_or_default(), is_head, ..Draft::default() };
+        let host_or_first = host.unwrap_or_default();
+        self.exchange.draft = Draft { host: host_or_first, is_head, ..Draft::begin(w) };
         *self.after = After::Linger;
         let failed = FailedRequest { bytes: &[], head: None, host };
         self.fail(w, failed, Failure { reason, ..Failure::from_status(status) })

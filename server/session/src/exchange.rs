@@ -17,6 +17,7 @@ use crate::named_file::NamedFile;
 use crate::op::Op;
 use crate::revision::Revision;
 use crate::stream::Stream;
+use crate::worker::Worker;
 use upstream::Tick;
 
 /// Larger buffers are not kept for reuse.
@@ -155,16 +156,30 @@ pub(crate) struct Draft {
     pub(crate) redirects: u8,
     pub(crate) is_head: bool,
     pub(crate) is_http10: bool,
+    /// Whether the log was on when the response began: its head is kept for the record.
+    pub(crate) is_logged: bool,
+    /// The number of the revision that the worker went by then.
+    pub(crate) revision: u64,
 }
 
 impl Draft {
     /// The draft of a response to a request that was read now.
     #[inline]
-    pub(crate) fn new(head: &Head<'_>, now: Tick) -> Self {
+    pub(crate) fn new(head: &Head<'_>, w: &Worker) -> Self {
         Self {
-            started: now,
             is_head: head.method == Method::Head,
             is_http10: head.version == Version::Http10,
+            ..Self::begin(w)
+        }
+    }
+
+    /// The draft of a response to what is no request, as far as can be seen.
+    #[inline]
+    pub(crate) fn begin(w: &Worker) -> Self {
+        Self {
+            started: w.now(),
+            is_logged: w.is_logging(),
+            revision: w.revision_number,
             ..Self::default()
         }
     }

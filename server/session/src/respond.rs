@@ -60,8 +60,8 @@ impl Response<'_> {
         arrived: &[u8],
         is_last: bool,
     ) -> Prepared {
-        self.exchange.draft = Draft::new(head, w.now());
-        if w.log.is_some() {
+        self.exchange.draft = Draft::new(head, w);
+        if w.is_logging() {
             self.exchange.head.extend_from_slice(bytes);
         }
         let host = self.exchange.site_or(&w.site).find(head.host);

@@ -61,7 +61,7 @@ impl Response<'_> {
         let Target::Path { path, .. } = head.target else { return None };
         let mut scratch = Vec::new();
         let path = path::canonicalise(path, &mut scratch).ok()?;
-        self.exchange.draft = Draft { host, ..Draft::new(head, w.now()) };
+        self.exchange.draft = Draft { host, ..Draft::new(head, w) };
         match w.cache.get(host, path, w.now()).fresh() {
             Ok(hit) => matches!(hit.value().resource, Resource::Missing)
                 .then(|| self.look_up_script(w, incoming, script)),

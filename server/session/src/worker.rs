@@ -37,7 +37,7 @@ pub struct WorkerParts {
     /// Whether the bytes of files pass through user space, so that they are asked for by
     /// [`crate::Op::Read`].
     pub reads_files: bool,
-    /// The log of finished responses, if there is one.
+    /// The log of finished responses, if there can be one.
     pub log: Option<Box<dyn AccessLog>>,
     /// The worker's counters.
     pub counters: Arc<Counters>,
@@ -69,7 +69,7 @@ pub struct Worker {
     pub(crate) limits: Arc<Limits>,
     /// The revision that it goes by, and its number.
     pub(crate) revision: Arc<Revision>,
-    revision_number: u64,
+    pub(crate) revision_number: u64,
     revisions: Arc<Revisions>,
     pub(crate) listings: Arc<Listings>,
     /// The worker's number among the workers that share the listings.
@@ -78,7 +78,9 @@ pub struct Worker {
     /// Whether its second level stays when it goes by another revision.
     keeps_cache: bool,
     reads_files: bool,
-    pub(crate) log: Option<Box<dyn AccessLog>>,
+    log: Option<Box<dyn AccessLog>>,
+    /// Whether the log is on.
+    is_logging: bool,
     /// The worker's counters.
     pub counters: Arc<Counters>,
     /// The canonical path of the current request, when it had to be decoded.
@@ -113,7 +115,7 @@ pub const HOUSEKEEPING_MS: u64 = 250;
 impl Worker {
     /// Creates a worker whose clock is at 1970: call [`Worker::set_time`] before anything else.
     #[must_use]
-    pub fn new(parts: WorkerParts) -> Self {
+    pub fn new(mut parts: WorkerParts) -> Self {
         let (site, limits) = (Arc::clone(&parts.site), Arc::clone(&parts.limits));
         let published = Published::new(Revision { site, limits }, None);
         let revisions = Revisions::new(&published, Arc::clone(&parts.cache));
@@ -129,6 +131,7 @@ impl Worker {
             cache: EntryCache::new(parts.first_level_slots_max, parts.cache, parts.revalidate_us),
             keeps_cache: false,
             reads_files: parts.reads_files,
+            is_logging: parts.log.as_mut().is_some_and(|log| log.renew()),
             log: parts.log,
             counters: parts.counters,
             path_scratch: Vec::with_capacity(256),
@@ -177,6 +180,7 @@ impl Worker {
         self.limits = Arc::clone(&revision.limits);
         self.revision = revision;
         self.revision_number = number;
+        self.is_logging = self.log.as_mut().is_some_and(|log| log.renew());
         if !self.keeps_cache {
             self.cache.replace_second(cache);
         }
@@ -235,7 +239,7 @@ impl Worker {
         self.is_logging().then(|| self.now.plus_ms(HOUSEKEEPING_MS))
     }
 
-    /// Counts a response, and records it if there is a log.
+    /// Counts a response, and records it if the log is on.
     #[inline]
     pub(crate) fn record(&mut self, exchange: &Exchange, peer: SocketAddr) {
         let draft = exchange.draft;
@@ -244,7 +248,13 @@ impl Worker {
         let class = usize::from(draft.status / 100).clamp(1, 5);
         self.counters.responses[class - 1].add(1);
         let (unix_us, duration_us) = (self.unix_us(), self.now().since(draft.started));
-        let Some(log) = &mut self.log else { return };
+        // Another worker may have begun the response, and known of the revision before.
+        if draft.revision > self.revision_number {
+            self.keep_current();
+        }
+        // What a client has asked whose address was of no interest came before the log was on.
+        let is_logged = draft.is_logged && peer.port() != 0;
+        let Some(log) = self.log.as_mut().filter(|_| is_logged) else { return };
         let limits = exchange.limits_or(&self.limits).head;
         let mut head = match http1::parse_head(&exchange.head, 0, &limits) {
             Ok(Parsed::Complete(head)) => Some(head),
@@ -254,7 +264,7 @@ impl Worker {
             head = head.and_then(|head| sent_head(&exchange.head, &head, &limits));
         }
         let head = head.as_ref();
-        log.record(&Record {
+        let is_taken = log.record(&Record {
             peer,
             unix_us,
             method: head.map_or(&[], |h| h.method_bytes),
@@ -267,12 +277,14 @@ impl Worker {
             user_agent: head.and_then(|h| h.field(http1::FieldName::UserAgent)),
             duration_us,
         });
+        self.counters.logged.add(u64::from(is_taken));
     }
 
-    /// Whether requests are recorded in a log: only then are the clients' addresses needed.
+    /// Whether requests are recorded in a log: only then are the clients' addresses needed. It may
+    /// change when the worker goes by another revision.
     #[must_use]
     pub fn is_logging(&self) -> bool {
-        self.log.is_some()
+        self.is_logging
     }
 
     /// The current time in seconds since 1970.

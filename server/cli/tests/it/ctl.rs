@@ -192,6 +192,33 @@ fn what_is_configured_anew_holds_from_then_on() {
     server.stop();
 }
 
+/// Of all requests whose paths are refused those are reported that come while it is on.
+#[test]
+fn the_error_log_is_turned_off_and_on_while_the_workers_stay() {
+    for engine in ["event-loop", "event-loop-copies", "processes"] {
+        let place = Place::new();
+        for name in ["one", "two", "three"] {
+            symlink("/etc/hostname", place.path(&format!("a/{name}"))).unwrap();
+        }
+        let (mut server, set) = (place.serve(&["--engine", engine]), "log.errors=");
+        let workers = children(server.pid());
+        let is_refused = |server: &ServerProcess, name: &str| {
+            assert_eq!(server.status(&format!("/{name}")), 404, "{engine}: {name}");
+        };
+        is_refused(&server, "one");
+        server.wait_for_line(|line| line.contains("/a/one\": "));
+        assert_eq!(place.ctl(&["change", &format!("{set}off")]).0, 0);
+        is_refused(&server, "two");
+        assert_eq!(place.ctl(&["change", &format!("{set}stderr")]).0, 0);
+        is_refused(&server, "three");
+        server.wait_for_line(|line| line.contains("/a/three\": "));
+        assert_eq!(children(server.pid()), workers, "{engine}");
+        assert!(server.is_running());
+        let lines = server.stop();
+        assert!(!lines.iter().any(|line| line.contains("/a/two")), "{engine}: {lines:#?}");
+    }
+}
+
 /// The log is opened before it is known whether all else can be.
 #[test]
 fn a_change_that_is_refused_leaves_no_file_behind() {

@@ -359,7 +359,7 @@ fn a_refused_path_is_reported() {
         reports.lock().unwrap().push((below.to_vec(), *why));
     };
     let runner = Runner::new(Arc::new(site), 0).unwrap();
-    let runner = runner.with_trouble_report(Some(Arc::new(report)));
+    let runner = runner.with_trouble_report(Arc::new(report));
     for (path, why) in [
         ("/out", Some(Refusal::OutsideRoot)),
         ("/circle", Some(Refusal::SymbolicLink)),
@@ -388,7 +388,7 @@ fn a_listing_that_fails_is_reported() {
         };
         reports.lock().unwrap().push((path.to_vec(), why.kind()));
     };
-    let runner = root.runner().with_trouble_report(Some(Arc::new(report)));
+    let runner = root.runner().with_trouble_report(Arc::new(report));
     let permit = session::Listings::new(1).begin_without_worker().unwrap();
     let job = Job::List { host: 0, path: b"/file/"[..].into(), format: ListFormat::Json, permit };
     assert!(matches!(runner.run(job), Done::Listed(Err(_))));

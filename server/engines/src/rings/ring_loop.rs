@@ -246,6 +246,7 @@ impl RingLoop {
 
     #[inline]
     fn ingest(&mut self, key: u64, received: Received) {
+        self.learn_peer(key);
         let Some(slot) = self.connections.get(key) else { return };
         let bytes = self.ring.bytes(&received);
         let (connection, worker, len) = (&mut slot.connection, &mut self.worker, bytes.len());
@@ -256,6 +257,22 @@ impl RingLoop {
         match ingested {
             Ok(()) if has_room => self.drive(key),
             _ => self.close(key), // as in `drive`, if it has failed
+        }
+    }
+
+    /// Asks for the client's address if it was of no interest before, because the log was off.
+    #[inline]
+    fn learn_peer(&mut self, key: u64) {
+        let Some(slot) = self.connections.get(key).filter(|it| it.connection.peer().port() == 0)
+        else {
+            return;
+        };
+        self.worker.keep_current();
+        if self.worker.is_logging()
+            && let Ok(socket) = self.ring.ordinary(&slot.socket.descriptor)
+            && let Ok(peer) = os::socket::peer_addr(socket)
+        {
+            slot.connection.set_peer(peer);
         }
     }
 
@@ -379,7 +396,7 @@ impl RingLoop {
 
     /// The client's address. The query needs an ordinary descriptor, which a direct one gets only
     /// if the worker logs or there are applications, which are told; otherwise the address is
-    /// unspecified, with port 0.
+    /// unspecified, with port 0, until the worker logs.
     fn peer_address(&mut self, socket: &Descriptor) -> io::Result<SocketAddr> {
         let is_told = self.worker.is_logging() || self.table.is_used;
         if socket.is_direct() && !is_told {

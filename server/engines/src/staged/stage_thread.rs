@@ -145,15 +145,15 @@ impl StageThread {
     fn work_until(&mut self, idle_ms: Option<u64>) -> io::Result<()> {
         let pipeline = Arc::clone(&self.pipeline);
         pipeline.enter(&self.shared)?;
-        // A log needs housekeeping even when there is no work.
-        let housekeeping_ms = self.worker.is_logging().then_some(HOUSEKEEPING_MS);
-        let timeout = [idle_ms, housekeeping_ms].into_iter().flatten().min();
-        let timeout = timeout.map(Duration::from_millis);
         let mut batch = Vec::new();
         read_clock(&mut self.worker);
         let mut has_worked = self.worker.now();
         loop {
             let count = self.pool.batch.load(Ordering::Relaxed);
+            // A log needs housekeeping even when there is no work.
+            let housekeeping_ms = self.worker.is_logging().then_some(HOUSEKEEPING_MS);
+            let timeout = [idle_ms, housekeeping_ms].into_iter().flatten().min();
+            let timeout = timeout.map(Duration::from_millis);
             let taken = self.pool.queue.take(count, &mut batch, timeout);
             read_clock(&mut self.worker);
             match taken {

@@ -31,7 +31,9 @@ pub(crate) const WHY: &str = "panicked: the log is faulty";
 struct Faulty(Arc<AtomicUsize>);
 
 impl AccessLog for Faulty {
-    fn record(&mut self, _: &Record<'_>) {}
+    fn record(&mut self, _: &Record<'_>) -> bool {
+        true
+    }
 
     fn flush(&mut self) {
         // A worker flushes once more when it is dropped, which may happen during a panic.

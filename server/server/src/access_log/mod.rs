@@ -7,12 +7,17 @@
 //! log: the few messages that a server has about itself go to standard error.
 
 mod format;
+mod routes;
+mod style;
+
+pub(crate) use routes::Routes;
+pub(crate) use style::{Style, StyleCell};
 
 use std::fs;
 use std::io;
 use std::mem;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use session::{AccessLog, Record};
 
@@ -27,49 +32,36 @@ use crate::stop_deadline::StopDeadline;
 
 /// An open log.
 pub struct Log {
-    form: AccessForm,
-    limits: QueueLimits,
     writer: LineWriter,
-    route: Arc<Route>,
     /// The file, if there was none before.
     created: Option<PathBuf>,
-}
-
-/// The way of lines to the writer of the log that is in use, which may be another from one buffer
-/// to the next.
-pub(crate) struct Route(Mutex<Arc<Queue>>);
-
-/// Creates workers' ends of a log, from any thread.
-#[derive(Clone)]
-pub struct LogEnds {
-    form: AccessForm,
-    buffer_bytes: usize,
-    target: LogTarget,
 }
 
 /// Reopens the log at its path; for the code that waits for SIGUSR1.
 #[derive(Clone)]
 pub struct Reopener(Arc<Queue>);
 
+/// How lines get from workers to the thread that writes them, and what is to be written.
+#[derive(Clone)]
+pub(crate) enum LogTarget {
+    /// The writing thread is in the workers' process.
+    Writer(Arc<Routes>),
+    /// The writing thread is in the supervisor's process. Lines are counted where the counts
+    /// outlive this process.
+    Supervisor { uplink: Arc<Uplink>, ledger: PlaceLedger, style: StyleCell<'static> },
+}
+
 /// A worker's end of the log.
 pub struct WorkerLog {
-    form: AccessForm,
     target: LogTarget,
+    /// What is to be written.
+    wanted: Style,
+    /// The style of what is in the buffer.
+    style: Style,
     buffer: Vec<u8>,
-    buffer_bytes: usize,
     lines: u64,
     /// How long the buffer gets before it is handed on.
     hand_on_at: usize,
-}
-
-/// How lines get from a worker to the thread that writes them.
-#[derive(Clone)]
-enum LogTarget {
-    /// The writing thread is in the worker's process.
-    Writer(Arc<Route>),
-    /// The writing thread is in the supervisor's process. Lines are counted where the counts
-    /// outlive this process.
-    Supervisor { uplink: Arc<Uplink>, ledger: PlaceLedger },
 }
 
 const PURPOSE: Purpose = Purpose { thread: "access-log", what: "the access log", report };
@@ -85,7 +77,10 @@ impl Log {
         }
         let path = settings.path.clone();
         let open = move || Output::open(PURPOSE.what, &path);
-        let limits = limits(settings);
+        let limits = QueueLimits {
+            buffer_bytes: settings.buffer_bytes as usize,
+            buffers_max: settings.queue_buffers_max as usize,
+        };
         let file = (settings.path != "-").then(|| PathBuf::from(&settings.path));
         // A link to a file that is not there yet is somebody's.
         let created = file.filter(|path| path.symlink_metadata().is_err());
@@ -94,31 +89,12 @@ impl Log {
             open().map_err(|why| why.to_string())
         })
         .map_err(StartError::system("start the writer of the access log"))?;
-        let route = Arc::new(Route(Mutex::new(Arc::clone(writer.queue()))));
-        Ok(Some(Self { form: settings.access, limits, writer, route, created }))
-    }
-
-    /// Returns a maker of workers' ends.
-    #[must_use]
-    pub fn ends(&self) -> LogEnds {
-        let target = LogTarget::Writer(self.route());
-        LogEnds { form: self.form, buffer_bytes: self.limits.buffer_bytes, target }
-    }
-
-    /// The way of lines of worker processes.
-    pub(crate) fn route(&self) -> Arc<Route> {
-        Arc::clone(&self.route)
+        Ok(Some(Self { writer, created }))
     }
 
     /// The queue of the writer.
     pub(crate) fn queue(&self) -> Arc<Queue> {
         Arc::clone(self.writer.queue())
-    }
-
-    /// Has the lines of workers come here that have ends of another log, of the same form.
-    pub(crate) fn follow(&mut self, other: &Self) {
-        self.route = other.route();
-        *self.route.queue() = self.queue();
     }
 
     /// Returns a handle that reopens this log.
@@ -148,47 +124,19 @@ impl Log {
     }
 }
 
-fn limits(settings: &LogSettings) -> QueueLimits {
-    QueueLimits {
-        buffer_bytes: settings.buffer_bytes as usize,
-        buffers_max: settings.queue_buffers_max as usize,
-    }
-}
-
-impl Route {
-    /// Hands the lines in a buffer over ([`Queue::hand_over`]). They are in the queue before
-    /// another can take its place.
-    pub(crate) fn hand_over(&self, buffer: &mut Vec<u8>, lines: u64) -> bool {
-        self.queue().hand_over(buffer, lines)
+impl LogTarget {
+    /// What is to be written.
+    fn style(&self) -> Style {
+        match self {
+            Self::Writer(routes) => routes.style(),
+            Self::Supervisor { style, .. } => style.get(),
+        }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Arc<Queue>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl LogEnds {
-    /// The log ends of a worker process; none if the log is off.
-    pub(crate) fn for_worker_process(
-        settings: &LogSettings,
-        uplink: &Arc<Uplink>,
-        ledger: PlaceLedger,
-    ) -> Option<Self> {
-        let target = LogTarget::Supervisor { uplink: Arc::clone(uplink), ledger };
-        let (form, buffer_bytes) = (settings.access, settings.buffer_bytes as usize);
-        (form != AccessForm::Off).then_some(Self { form, buffer_bytes, target })
-    }
-
-    /// Creates a worker's end.
-    #[must_use]
-    pub fn worker(&self) -> WorkerLog {
-        WorkerLog {
-            form: self.form,
-            target: self.target.clone(),
-            buffer: empty_buffer(self.buffer_bytes),
-            buffer_bytes: self.buffer_bytes,
-            lines: 0,
-            hand_on_at: self.buffer_bytes,
+    /// Has workers write so. In worker processes the server has done that already, for all.
+    pub(crate) fn set_style(&self, style: Style) {
+        if let Self::Writer(routes) = self {
+            routes.set_style(style);
         }
     }
 }
@@ -201,15 +149,26 @@ impl Reopener {
 }
 
 impl AccessLog for WorkerLog {
-    fn record(&mut self, record: &Record<'_>) {
-        match self.form {
+    fn renew(&mut self) -> bool {
+        self.wanted = self.target.style();
+        self.restyle();
+        self.wanted.form != AccessForm::Off
+    }
+
+    fn record(&mut self, record: &Record<'_>) -> bool {
+        if self.style != self.wanted {
+            self.restyle();
+        }
+        match self.style.form {
+            AccessForm::Off => return false,
+            AccessForm::Combined => format::combined(&mut self.buffer, record),
             AccessForm::Json => format::json(&mut self.buffer, record),
-            _ => format::combined(&mut self.buffer, record),
         }
         self.lines += 1;
         if self.buffer.len() >= self.hand_on_at {
             self.flush();
         }
+        true
     }
 
     fn flush(&mut self) {
@@ -217,10 +176,11 @@ impl AccessLog for WorkerLog {
             return;
         }
         match &self.target {
-            LogTarget::Writer(route) => {
-                route.hand_over(&mut self.buffer, mem::take(&mut self.lines));
+            LogTarget::Writer(routes) => {
+                let lines = mem::take(&mut self.lines);
+                routes.hand_over(self.style.form, &mut self.buffer, lines);
             }
-            LogTarget::Supervisor { uplink, ledger } => {
+            LogTarget::Supervisor { uplink, ledger, .. } => {
                 let (uplink, ledger) = (Arc::clone(uplink), *ledger);
                 self.send(&uplink, ledger);
             }
@@ -229,6 +189,27 @@ impl AccessLog for WorkerLog {
 }
 
 impl WorkerLog {
+    /// Creates a worker's end.
+    pub(crate) fn new(target: LogTarget) -> Self {
+        let (wanted, style, buffer) = (Style::default(), Style::default(), Vec::new());
+        Self { target, wanted, style, buffer, lines: 0, hand_on_at: 0 }
+    }
+
+    /// Writes what is wanted from now on. While a supervisor is busy that waits until it has taken
+    /// the lines that there are.
+    #[cold]
+    fn restyle(&mut self) {
+        self.flush();
+        let style = self.wanted;
+        if self.lines == 0 && style != self.style {
+            self.buffer = match style.form {
+                AccessForm::Off => Vec::new(),
+                AccessForm::Combined | AccessForm::Json => empty_buffer(style.buffer_bytes),
+            };
+            (self.style, self.hand_on_at) = (style, style.buffer_bytes);
+        }
+    }
+
     /// Sends lines to the supervisor. While the supervisor is busy, lines are kept and sent with
     /// later ones: up to a few times the buffer, then they are dropped and counted.
     fn send(&mut self, uplink: &Uplink, ledger: PlaceLedger) {
@@ -238,7 +219,7 @@ impl WorkerLog {
         while sent < self.buffer.len() {
             let piece = first_lines(&self.buffer[sent..], uplink.message_bytes_max());
             let lines = count_lines(piece);
-            match uplink.send_access_lines(piece) {
+            match uplink.send_access_lines(self.style.form, piece) {
                 Ok(()) => ledger.lines_written().add_together(lines),
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => break,
                 // The supervisor has ended, or the line is longer than any message.
@@ -248,10 +229,11 @@ impl WorkerLog {
             self.lines -= lines;
         }
         self.buffer.drain(..sent);
-        if self.buffer.len() >= KEPT_MAX * self.buffer_bytes {
+        let buffer_bytes = self.style.buffer_bytes;
+        if self.buffer.len() >= KEPT_MAX * buffer_bytes {
             self.drop_lines(ledger);
         }
-        self.hand_on_at = self.buffer.len() + self.buffer_bytes;
+        self.hand_on_at = self.buffer.len() + buffer_bytes;
     }
 
     fn drop_lines(&mut self, ledger: PlaceLedger) {

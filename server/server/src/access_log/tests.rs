@@ -36,13 +36,31 @@ fn settings(access: AccessForm) -> LogSettings {
     LogSettings { access, buffer_bytes: 1024, queue_buffers_max: 4, ..LogSettings::default() }
 }
 
+/// Opens a log, with the way to it.
+fn open(settings: &LogSettings) -> (Log, Arc<Routes>) {
+    let log = Log::open(settings).unwrap().unwrap();
+    let routes = Routes::begin(settings, Some(log.queue()));
+    (log, Arc::new(routes))
+}
+
+/// The end of a worker that is a thread.
+fn worker(routes: &Arc<Routes>) -> WorkerLog {
+    begun(LogTarget::Writer(Arc::clone(routes)))
+}
+
+fn begun(target: LogTarget) -> WorkerLog {
+    let mut worker = WorkerLog::new(target);
+    assert!(worker.renew());
+    worker
+}
+
 /// Writes `records` and returns what came out.
 fn written(access: AccessForm, records: &[Record<'_>]) -> String {
     let directory = Temporary::new();
     let path = directory.path().join("access.log").to_string_lossy().into_owned();
-    let log = Log::open(&LogSettings { path: path.clone(), ..settings(access) }).unwrap().unwrap();
-    let mut worker = log.ends().worker();
-    records.iter().for_each(|record| worker.record(record));
+    let (log, routes) = open(&LogSettings { path: path.clone(), ..settings(access) });
+    let mut worker = worker(&routes);
+    records.iter().for_each(|record| assert!(worker.record(record)));
     worker.flush();
     assert_eq!(log.close(os::clock::now(), &mut endless()), Closed { dropped: 0, hangs: false });
     fs::read_to_string(path).unwrap()
@@ -101,13 +119,13 @@ fn rotation_loses_no_line() {
         queue_buffers_max: 4096,
         ..settings(AccessForm::Combined)
     };
-    let log = Log::open(&settings).unwrap().unwrap();
+    let (log, routes) = open(&settings);
     thread::scope(|scope| {
         for _ in 0..2 {
-            let mut worker = log.ends().worker();
+            let mut worker = worker(&routes);
             scope.spawn(move || {
                 for number in 0..LINES {
-                    worker.record(&Record { duration_us: number as u64, ..record() });
+                    assert!(worker.record(&Record { duration_us: number as u64, ..record() }));
                 }
                 worker.flush();
             });
@@ -129,24 +147,25 @@ fn rotation_loses_no_line() {
     assert_eq!(lines, 2 * LINES);
 }
 
-/// Creates the log ends of a worker process and the supervisor's end of its uplink.
-fn in_worker_process(ledger: PlaceLedger) -> (LogEnds, OwnedFd) {
+/// The end of a worker in a worker process, and the supervisor's end of its uplink.
+fn in_worker_process(ledger: Ledger) -> (WorkerLog, OwnedFd) {
     with_message_bytes(MESSAGE_BYTES_MAX, ledger)
 }
 
-/// Creates the log ends of a worker process and the supervisor's end of its uplink, where a message
+/// The end of a worker in a worker process, and the supervisor's end of its uplink, where a message
 /// has room for `bytes` bytes of lines.
-fn with_message_bytes(bytes: usize, ledger: PlaceLedger) -> (LogEnds, OwnedFd) {
+fn with_message_bytes(bytes: usize, ledger: Ledger) -> (WorkerLog, OwnedFd) {
     let (ours, theirs) = os::passing::message_pair(bytes + 1).unwrap();
-    let settings = settings(AccessForm::Combined);
-    let uplink = Arc::new(Uplink::new(theirs));
-    (LogEnds::for_worker_process(&settings, &uplink, ledger).unwrap(), ours)
+    let style = ledger.log_style();
+    style.set(Style::of(&settings(AccessForm::Combined)));
+    let (uplink, ledger) = (Arc::new(Uplink::new(theirs)), ledger.place(0).unwrap());
+    (begun(LogTarget::Supervisor { uplink, ledger, style }), ours)
 }
 
 /// Returns all lines that a supervisor has received so far.
 fn take_sent(supervisor: &OwnedFd) -> String {
     let (mut all, mut message) = (Vec::new(), vec![0; 1 << 18]);
-    while let Ok(count) = os::send::recv(supervisor.as_fd(), &mut message) {
+    while let Ok(count @ 1..) = os::send::recv(supervisor.as_fd(), &mut message) {
         all.extend_from_slice(&message[1..count]); // after the kind
     }
     String::from_utf8(all).unwrap()
@@ -156,9 +175,8 @@ fn take_sent(supervisor: &OwnedFd) -> String {
 fn lines_of_a_worker_process_are_sent_and_counted_where_they_outlive_it() {
     let (_file, ledger) = Ledger::create(1, 0).unwrap();
     let place = ledger.place(0).unwrap();
-    let (ends, supervisor) = in_worker_process(place);
-    let mut worker = ends.worker();
-    (0..5).for_each(|_| worker.record(&record()));
+    let (mut worker, supervisor) = in_worker_process(ledger);
+    (0..5).for_each(|_| assert!(worker.record(&record())));
     worker.flush();
     assert_eq!(take_sent(&supervisor).lines().count(), 5);
     assert_eq!((place.lines_written().get(), place.lines_dropped().get()), (5, 0));
@@ -171,19 +189,18 @@ fn where_messages_are_short_there_are_more_of_them() {
     const LINES: usize = 11;
     let (_file, ledger) = Ledger::create(1, 0).unwrap();
     let place = ledger.place(0).unwrap();
-    let (ends, supervisor) = with_message_bytes(6_000, place);
-    let mut worker = ends.worker();
+    let (mut worker, supervisor) = with_message_bytes(6_000, ledger);
     let (target, mut sent) = (vec![b'x'; 900], String::new());
     for _ in 0..ROUNDS {
         // The socket is soon full, so that several messages are kept and sent together.
-        (0..LINES).for_each(|_| worker.record(&Record { target: &target, ..record() }));
+        (0..LINES).for_each(|_| assert!(worker.record(&Record { target: &target, ..record() })));
         for _ in 0..LINES {
             sent.push_str(&take_sent(&supervisor));
             worker.flush();
         }
     }
     let long = Record { target: &[b'x'; 7_000], ..record() };
-    worker.record(&long);
+    assert!(worker.record(&long));
     worker.flush();
     sent.push_str(&take_sent(&supervisor));
     assert_eq!(sent.lines().count(), ROUNDS * LINES);
@@ -197,9 +214,8 @@ fn a_supervisor_that_does_not_listen_costs_lines_and_no_time() {
     const LINES: u64 = 20_000;
     let (_file, ledger) = Ledger::create(1, 0).unwrap();
     let place = ledger.place(0).unwrap();
-    let (ends, supervisor) = in_worker_process(place);
-    let mut worker = ends.worker();
-    (0..LINES).for_each(|_| worker.record(&record()));
+    let (mut worker, supervisor) = in_worker_process(ledger);
+    (0..LINES).for_each(|_| assert!(worker.record(&record())));
     let sent = take_sent(&supervisor);
     drop(worker);
     let dropped = place.lines_dropped().get();
@@ -212,12 +228,11 @@ fn a_supervisor_that_does_not_listen_costs_lines_and_no_time() {
 fn a_line_that_is_longer_than_a_message_is_dropped_and_the_others_are_sent() {
     let (_file, ledger) = Ledger::create(1, 0).unwrap();
     let place = ledger.place(0).unwrap();
-    let (ends, supervisor) = in_worker_process(place);
+    let (mut worker, supervisor) = in_worker_process(ledger);
     let target = vec![b'\x01'; 100_000]; // four times as long in the log
-    let mut worker = ends.worker();
-    worker.record(&record());
-    worker.record(&Record { target: &target, ..record() });
-    worker.record(&record());
+    assert!(worker.record(&record()));
+    assert!(worker.record(&Record { target: &target, ..record() }));
+    assert!(worker.record(&record()));
     worker.flush();
     assert_eq!(take_sent(&supervisor).lines().count(), 2);
     assert_eq!((place.lines_written().get(), place.lines_dropped().get()), (2, 1));
@@ -261,13 +276,87 @@ fn a_former_log_that_hangs_is_given_up_by_and_by() {
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let reader = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let path = path.to_string_lossy().into_owned();
-    let log = Log::open(&LogSettings { path, ..settings(AccessForm::Combined) }).unwrap().unwrap();
-    let mut worker = log.ends().worker();
-    (0..2000).for_each(|_| worker.record(&record()));
+    let (log, routes) = open(&LogSettings { path, ..settings(AccessForm::Combined) });
+    let mut worker = worker(&routes);
+    (0..2000).for_each(|_| assert!(worker.record(&record())));
     worker.flush();
-    let mut services = Services::with_log(log);
+    let mut services = Services::with_log(log, routes);
     assert!(!services.have_ended(), "a pipe has no room for so much");
     assert!(testkit::comes_true(|| services.have_ended()));
     assert!(services.end(0, &mut StopDeadline::passed()) > 0, "what is lost is counted");
     drop(reader);
+}
+
+/// What a worker has written before it looks at what it is to write goes to the former log, and in
+/// the former form: to the other log if there is none any more, and it is counted if there is none
+/// at all.
+#[test]
+fn lines_go_to_the_log_of_their_form() {
+    let directory = Temporary::new();
+    let of = |access, name: &str| {
+        let path = directory.path().join(name).to_string_lossy().into_owned();
+        LogSettings { path, ..settings(access) }
+    };
+    let lines = |name| fs::read_to_string(directory.path().join(name)).unwrap();
+    let close = |log: Log| log.close(os::clock::now(), &mut endless());
+    let one = of(AccessForm::Combined, "one");
+    let (log, routes) = open(&one);
+    let [mut quick, mut slow] = [worker(&routes), worker(&routes)];
+    assert!(quick.record(&record()) && slow.record(&record()));
+
+    let two = of(AccessForm::Json, "two");
+    let other = Log::open(&two).unwrap().unwrap();
+    routes.lead_to(two.access, other.queue());
+    routes.set_style(Style::of(&two));
+    assert!(quick.renew() && quick.record(&record()));
+    quick.flush();
+    assert!(slow.record(&record()));
+    slow.flush();
+    routes.leave(&log.queue());
+    assert_eq!(close(log).dropped, 0);
+    assert_eq!(lines("one").lines().filter(|line| line.starts_with("192.")).count(), 3);
+
+    assert!(slow.record(&record()), "there is no log of this form any more");
+    slow.flush();
+    routes.set_style(Style::default());
+    assert!(!quick.renew() && !quick.record(&record()));
+    assert_eq!(routes.take_lost(), 0);
+    routes.set_style(Style::of(&two));
+    assert!(quick.renew() && quick.record(&record()));
+    routes.leave(&other.queue());
+    assert_eq!(close(other).dropped, 0);
+    quick.flush();
+    assert_eq!((routes.take_lost(), routes.take_lost()), (1, 0));
+    let (json, combined): (Vec<String>, Vec<String>) =
+        lines("two").lines().map(str::to_owned).partition(|line| line.starts_with('{'));
+    assert_eq!((json.len(), combined.len()), (1, 1));
+}
+
+/// What is not sent yet when another form is to be written is sent as what it is.
+#[test]
+fn a_worker_process_changes_the_form_when_its_lines_are_sent() {
+    const LINES: usize = 20_000;
+    let (_file, ledger) = Ledger::create(1, 0).unwrap();
+    let (mut worker, supervisor) = in_worker_process(ledger);
+    (0..LINES).for_each(|_| assert!(worker.record(&record())));
+    assert!(ledger.lines_dropped() > 0, "there is room for all");
+    ledger.log_style().set(Style::of(&settings(AccessForm::Json)));
+    assert!(worker.renew() && worker.record(&record()));
+    let mut kinds = Vec::new();
+    let mut message = vec![0; 1 << 18];
+    for _ in 0..2 {
+        while let Ok(count) = os::send::recv(supervisor.as_fd(), &mut message) {
+            let is_json = message[1] == b'{';
+            assert!(
+                message[1..count]
+                    .split(|byte| *byte == b'\n')
+                    .all(|line| { line.is_empty() || line.starts_with(b"{") == is_json })
+            );
+            kinds.push((message[0], is_json));
+        }
+        assert!(worker.record(&record()));
+        worker.flush();
+    }
+    kinds.dedup();
+    assert_eq!(kinds, [(b'c', false), (b'j', true)]);
 }

@@ -260,10 +260,9 @@ pub struct LogSettings {
 }
 
 impl LogSettings {
-    /// What workers go by: without what only the writer does.
-    pub(crate) fn of_workers(&self) -> Self {
-        let Self { path, queue_buffers_max, .. } = Self::default();
-        Self { path, queue_buffers_max, ..self.clone() }
+    /// Those of the access log alone.
+    pub(crate) fn of_access(&self) -> Self {
+        Self { errors: Self::default().errors, ..self.clone() }
     }
 }
 

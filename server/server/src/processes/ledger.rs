@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use session::{Counter, Counters};
 
+use crate::access_log::StyleCell;
 use crate::error_log::Budget;
 use crate::report;
 
@@ -22,6 +23,9 @@ const WORKERS_MAX: usize = 1 << 14;
 
 /// Cells before those of the first place; a multiple of a cache line.
 const SERVER_CELLS: usize = 16;
+
+/// The cell of the access log's style, after those of the error log.
+const LOG_STYLE: usize = Budget::CELLS;
 
 /// Cells of a place before those of its workers; a multiple of a cache line.
 const OWN_CELLS: usize = 16;
@@ -93,6 +97,11 @@ impl Ledger {
         Budget::in_cells(&self.cells[..Budget::CELLS])
     }
 
+    /// What all places write into the access log.
+    pub(crate) fn log_style(self) -> StyleCell<'static> {
+        StyleCell::new(&self.cells[LOG_STYLE])
+    }
+
     /// The cells for what is found out about applications.
     pub(crate) fn findings(self) -> &'static [AtomicU64] {
         &self.cells[SERVER_CELLS..][..self.finding_cells]
@@ -149,14 +158,12 @@ impl PlaceLedger {
 
     /// Settles the counts of a process that has ended: none of its connections is open any more,
     /// and lines that it had not handed on when it was killed are lost.
-    pub(crate) fn account_for_end(self, has_log: bool) {
+    pub(crate) fn account_for_end(self) {
         let counters = self.counters();
         counters.iter().for_each(|counters| counters.forget_connections());
-        if has_log {
-            let requests: u64 = counters.iter().map(|counters| counters.requests.get()).sum();
-            let known = self.lines_written().get() + self.lines_dropped().get();
-            self.lines_dropped().add_together(requests.saturating_sub(known));
-        }
+        let logged: u64 = counters.iter().map(|counters| counters.logged.get()).sum();
+        let known = self.lines_written().get() + self.lines_dropped().get();
+        self.lines_dropped().add_together(logged.saturating_sub(known));
     }
 
     /// Makes the counters ready for the next process at this place.
@@ -182,21 +189,22 @@ mod tests {
         let (one, two) = (place.open(), place.open());
         one.requests.add(5);
         one.connections_open.add(1);
-        two.requests.add(6);
+        two.requests.add(8);
+        [&one, &two].into_iter().zip([5, 6]).for_each(|(it, count)| it.logged.add(count));
         place.lines_written().add_together(8);
         let requests = |place: PlaceLedger| {
             place.counters().iter().map(|counters| counters.requests.get()).sum::<u64>()
         };
-        assert_eq!(requests(here), 11);
-        here.account_for_end(true);
-        assert_eq!(here.lines_dropped().get(), 3);
-        here.account_for_end(true);
+        assert_eq!(requests(here), 13);
+        here.account_for_end();
+        assert_eq!(here.lines_dropped().get(), 3, "two requests were before the log was on");
+        here.account_for_end();
         assert_eq!(here.lines_dropped().get(), 3, "settled once");
         assert_eq!(one.connections_open.get(), 0);
         here.begin_anew();
         let again = place.open();
         again.requests.add(1);
-        assert_eq!((requests(here), here.counters().len()), (12, 2));
+        assert_eq!((requests(here), here.counters().len()), (14, 2));
         assert_eq!(requests(ledger.place(0).unwrap()), 0);
         assert!(ledger.place(2).is_none());
         assert_eq!(ledger.findings().len(), 3);

@@ -22,7 +22,7 @@ use session::Limits;
 use super::place::{Process, WorkerCommand};
 use super::uplink::{self, Downlink, Message};
 use super::{LEAVE_TO_OTHERS, Ledger};
-use crate::access_log::Route;
+use crate::access_log::Routes;
 use crate::line_writer::count_lines;
 use crate::passage::{self, Landing, Outlook, PAUSE_MS, Passage};
 use crate::report;
@@ -105,14 +105,14 @@ pub(crate) struct Travels {
 
 impl Supervisor {
     /// Starts a process for each list of sets of listeners and waits until all are ready. Lines of
-    /// the access log are handed over to `log`.
+    /// the access log go by `routes`.
     ///
     /// # Errors
     /// Which process cannot be started, or why it does not serve. No process is left then.
     pub(crate) fn start(
         worker_command: WorkerCommand,
         ledger: Ledger,
-        log: Option<Arc<Route>>,
+        routes: Arc<Routes>,
         listeners: Vec<Vec<Vec<OwnedFd>>>,
         travels: Travels,
     ) -> Result<Self, StartError> {
@@ -125,7 +125,7 @@ impl Supervisor {
         let mut supervisor = SupervisorThread {
             worker_command,
             ledger,
-            log,
+            routes,
             lines: Vec::new(),
             places,
             landing: Landing::new(travels.limits, travels.open),
@@ -310,7 +310,7 @@ impl Place {
 struct SupervisorThread {
     worker_command: WorkerCommand,
     ledger: Ledger,
-    log: Option<Arc<Route>>,
+    routes: Arc<Routes>,
     /// A buffer of lines on their way to the log.
     lines: Vec<u8>,
     places: Vec<Place>,
@@ -477,13 +477,12 @@ impl SupervisorThread {
         let Some(place) = self.places.get_mut(index) else { return };
         for _ in 0..count {
             let Some(message) = place.downlink.next() else { return };
-            match (message, &self.log) {
-                (Message::Report(message), _) => report(message),
-                (Message::AccessLines(lines), Some(log)) => {
+            match message {
+                Message::Report(message) => report(message),
+                Message::AccessLines(form, lines) => {
                     self.lines.extend_from_slice(lines);
-                    log.hand_over(&mut self.lines, count_lines(lines));
+                    self.routes.hand_over(form, &mut self.lines, count_lines(lines));
                 }
-                (Message::AccessLines(_), None) => {} // without a log there are no lines
             }
         }
     }
@@ -579,7 +578,7 @@ impl SupervisorThread {
         let Some(process) = place.process.take() else { return };
         self.publish_pids();
         if let Some(ledger) = self.ledger.place(index) {
-            ledger.account_for_end(self.log.is_some());
+            ledger.account_for_end();
         }
         let name = format!("worker process {index} (pid {})", process.pid());
         if self.is_stopping {

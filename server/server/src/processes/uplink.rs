@@ -10,11 +10,14 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::config::AccessForm;
+
 /// The largest message, where the kernel grants room for it: twice net.core.wmem_max must be more,
 /// as it is unless an administrator has lowered it. Elsewhere messages are shorter.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 192 * 1024;
 
-const ACCESS_LINES: u8 = b'a';
+const COMBINED_LINES: u8 = b'c';
+const JSON_LINES: u8 = b'j';
 const REPORT: u8 = b'r';
 
 /// A worker process's end.
@@ -32,8 +35,8 @@ pub(super) struct Downlink {
 /// A message of a worker process.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message<'m> {
-    /// Whole lines of the access log.
-    AccessLines(&'m [u8]),
+    /// Whole lines of the access log, of one form.
+    AccessLines(AccessForm, &'m [u8]),
     /// Something to report.
     Report(&'m str),
 }
@@ -58,14 +61,18 @@ impl Uplink {
         self.message_bytes_max
     }
 
-    /// Sends whole lines of the access log, at most as many as one message has room for, all or
-    /// none.
+    /// Sends whole lines of the access log, all of one form, at most as many as one message has
+    /// room for, all or none.
     ///
     /// # Errors
     /// `WouldBlock` while the supervisor has not taken earlier messages; another error if the lines
     /// cannot be sent at all.
-    pub(crate) fn send_access_lines(&self, lines: &[u8]) -> io::Result<()> {
-        self.send(ACCESS_LINES, lines)
+    pub(crate) fn send_access_lines(&self, form: AccessForm, lines: &[u8]) -> io::Result<()> {
+        match form {
+            AccessForm::Off => Err(io::ErrorKind::InvalidInput.into()), // it has no lines
+            AccessForm::Combined => self.send(COMBINED_LINES, lines),
+            AccessForm::Json => self.send(JSON_LINES, lines),
+        }
     }
 
     /// Has the supervisor report `message`, cut off to the size of one message.
@@ -94,7 +101,8 @@ impl Downlink {
         let count = os::send::recv(self.socket.as_fd(), &mut self.buffer).ok()?;
         let (kind, bytes) = self.buffer[..count].split_first()?;
         match *kind {
-            ACCESS_LINES => Some(Message::AccessLines(bytes)),
+            COMBINED_LINES => Some(Message::AccessLines(AccessForm::Combined, bytes)),
+            JSON_LINES => Some(Message::AccessLines(AccessForm::Json, bytes)),
             _ => Some(Message::Report(std::str::from_utf8(bytes).unwrap_or("unreadable"))),
         }
     }
@@ -115,9 +123,11 @@ mod tests {
         let (mut down, theirs) = pair().unwrap();
         let up = Uplink::new(theirs);
         assert_eq!(down.next(), None);
-        up.send_access_lines(b"one\ntwo\n").unwrap();
+        up.send_access_lines(AccessForm::Combined, b"one\ntwo\n").unwrap();
+        up.send_access_lines(AccessForm::Json, b"{}\n").unwrap();
         up.report("a worker failed").unwrap();
-        assert_eq!(down.next(), Some(Message::AccessLines(b"one\ntwo\n")));
+        assert_eq!(down.next(), Some(Message::AccessLines(AccessForm::Combined, b"one\ntwo\n")));
+        assert_eq!(down.next(), Some(Message::AccessLines(AccessForm::Json, b"{}\n")));
         assert_eq!(down.next(), Some(Message::Report("a worker failed")));
         assert_eq!(down.next(), None);
     }
@@ -128,10 +138,10 @@ mod tests {
         let up = Uplink::new(theirs);
         assert_eq!(up.message_bytes_max(), MESSAGE_BYTES_MAX);
         let mut lines = vec![b'x'; MESSAGE_BYTES_MAX];
-        up.send_access_lines(&lines).unwrap();
-        assert_eq!(down.next(), Some(Message::AccessLines(&lines)));
+        up.send_access_lines(AccessForm::Json, &lines).unwrap();
+        assert_eq!(down.next(), Some(Message::AccessLines(AccessForm::Json, &lines)));
         lines.push(b'\n');
-        let why = up.send_access_lines(&lines).unwrap_err();
+        let why = up.send_access_lines(AccessForm::Json, &lines).unwrap_err();
         assert_ne!(why.kind(), io::ErrorKind::WouldBlock);
         up.report(&"é".repeat(MESSAGE_BYTES_MAX)).unwrap();
         assert!(matches!(down.next(), Some(Message::Report(text)) if text.starts_with("éé")));
@@ -141,7 +151,8 @@ mod tests {
     fn sending_does_not_wait_for_a_supervisor_that_does_not_receive() {
         let (_down, theirs) = pair().unwrap();
         let up = Uplink::new(theirs);
-        let refused = (0..10_000).find_map(|_| up.send_access_lines(&[b'\n'; 4096]).err());
+        let send = || up.send_access_lines(AccessForm::Json, &[b'\n'; 4096]);
+        let refused = (0..10_000).find_map(|_| send().err());
         assert_eq!(refused.unwrap().kind(), io::ErrorKind::WouldBlock);
     }
 }

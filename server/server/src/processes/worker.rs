@@ -12,7 +12,7 @@ use os::signals::{Signal, SignalDescriptor};
 use site::host::HostSettings;
 
 use super::{CHANGE, CHANGED, FAILED, LEAVE_TO_OTHERS, LEFT, Ledger, READY, Uplink};
-use crate::access_log::LogEnds;
+use crate::access_log::LogTarget;
 use crate::applications;
 use crate::config::{Config, Settings, WorkerProgram};
 use crate::helper_process;
@@ -124,7 +124,11 @@ fn serve(task: Task, own: WorkerProgram) -> Result<(), String> {
     let open = Arc::default();
     let given = Given {
         spawner,
-        access_log: LogEnds::for_worker_process(&settings.log, &task.uplink, ledger),
+        access_log: LogTarget::Supervisor {
+            uplink: Arc::clone(&task.uplink),
+            ledger,
+            style: all.log_style(),
+        },
         errors: all.error_budget(),
         open: Arc::clone(&open),
         caches: Vec::new(),

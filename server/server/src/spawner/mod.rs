@@ -52,12 +52,14 @@ pub(crate) struct Spawner {
 #[derive(PartialEq, Eq)]
 pub(crate) struct SpawnerSettings {
     folders: Vec<FolderSettings>,
-    errors: ErrorLogging,
+    /// None if there is to be no spawner.
+    errors: Option<ErrorLogging>,
 }
 
 impl SpawnerSettings {
     pub(crate) fn of(settings: &Settings) -> Self {
-        Self { folders: folders(&settings.hosts).collect(), errors: settings.log.errors }
+        let errors = is_needed(settings).then_some(settings.log.errors);
+        Self { folders: folders(&settings.hosts).collect(), errors }
     }
 }
 

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use os::epoll::{Epoll, EventBuffer, Interest};
 use os::errors::Cause;
@@ -80,7 +81,7 @@ struct SpawnerProcess {
     folders: Folders,
     /// The standard input of programs whose request has no body.
     nothing: File,
-    log: Option<ReportDiagnostic>,
+    log: ReportDiagnostic,
     /// What the server ends if this process dies.
     groups: Groups,
     /// By the number that the keys of their events are made of.
@@ -111,6 +112,7 @@ impl SpawnerProcess {
         };
         let (epoll, budget, nothing, groups) =
             prepare().map_err(|why: io::Error| why.to_string())?;
+        budget.set(settings.log.errors);
         Ok(Self {
             socket,
             signals,
@@ -118,7 +120,7 @@ impl SpawnerProcess {
             folders: Folders::new(&settings.hosts),
             nothing,
             groups,
-            log: error_log::diagnostic_logger(settings.log.errors, budget),
+            log: error_log::diagnostic_logger(budget),
             programs: HashMap::new(),
             last_number: 0,
             buffer: vec![0; START_BYTES_MAX],
@@ -192,10 +194,10 @@ impl SpawnerProcess {
     }
 
     fn start(&mut self, start: &StartProgram<'_>, end: &OwnedFd) -> Result<(), Refusal> {
-        let log = self.log.clone();
+        let log = Arc::clone(&self.log);
         let tell = |line: &str| {
             let diagnostics = Diagnostics::new(running::NAME, start.target);
-            diagnostics.report_line(line, |line| log.iter().for_each(|log| log(line)));
+            diagnostics.report_line(line, |line| log(line));
         };
         let found = self.folders.find(start).inspect_err(|refusal| {
             if *refusal == Refusal::Forbidden {
@@ -242,7 +244,7 @@ impl SpawnerProcess {
 
     fn read_errors(&mut self, number: u64) {
         if let Some(program) = self.programs.get_mut(&number) {
-            program.read_errors(self.log.as_ref());
+            program.read_errors(&self.log);
         }
     }
 
@@ -258,7 +260,7 @@ impl SpawnerProcess {
         while let Ok(Some((id, ended))) = os::programs::reap() {
             let of_id = |program: &&mut Running| program.id() == id;
             if let Some(program) = self.programs.values_mut().find(of_id) {
-                program.ended(ended, os::clock::now(), self.log.as_ref());
+                program.ended(ended, os::clock::now(), &self.log);
             }
         }
         self.forget(Running::is_over);

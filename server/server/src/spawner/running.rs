@@ -97,10 +97,10 @@ impl Running {
     }
 
     /// The program has ended.
-    pub(super) fn ended(&mut self, ended: Ended, now: u64, log: Option<&ReportDiagnostic>) {
+    pub(super) fn ended(&mut self, ended: Ended, now: u64, log: &ReportDiagnostic) {
         self.has_ended = true;
         self.read_errors(log);
-        let report = |line: &upstream::Diagnostic<'_>| log.iter().for_each(|log| log(line));
+        let report = |line: &upstream::Diagnostic<'_>| log(line);
         match ended {
             _ if self.is_unheard => self.diagnostics.end(0, report),
             Ended::Exit(status) => self.diagnostics.end(status.cast_unsigned(), report),
@@ -133,15 +133,13 @@ impl Running {
     }
 
     /// Reads what there is on standard error. The end of it is taken note of.
-    pub(super) fn read_errors(&mut self, log: Option<&ReportDiagnostic>) {
+    pub(super) fn read_errors(&mut self, log: &ReportDiagnostic) {
         let mut buffer = [0; READ_BYTES];
         for _ in 0..PIECES_MAX {
             let Some(errors) = &mut self.errors else { return };
             match errors.read(&mut buffer) {
                 Ok(0) => self.errors = None,
-                Ok(n) => self.diagnostics.take(&buffer[..n], |line| {
-                    log.iter().for_each(|log| log(line));
-                }),
+                Ok(n) => self.diagnostics.take(&buffer[..n], |line| log(line)),
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return, // nothing is there
             }

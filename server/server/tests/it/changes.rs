@@ -45,7 +45,7 @@ fn config_of(directory: &Temporary, name: &str, engine: &str) -> Config {
 
 /// A request and its answer: the name of the site in its head and in its body, and whether it is
 /// the last; none if the server has closed the connection before.
-fn ask(client: &mut TcpStream, path: &str) -> Option<([String; 2], bool)> {
+pub(crate) fn ask(client: &mut TcpStream, path: &str) -> Option<([String; 2], bool)> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
     client.write_all(request.as_bytes()).ok()?;
     if client.peek(&mut [0]).ok()? == 0 {
@@ -275,7 +275,7 @@ fn a_process_that_is_replaced_goes_by_the_last_site() {
 }
 
 /// What tells the workers of a server from others that come in their place.
-fn workers_of(server: &Running) -> Vec<usize> {
+pub(crate) fn workers_of(server: &Running) -> Vec<usize> {
     let processes = server.worker_processes();
     let counters = server.counters();
     match processes.is_empty() {

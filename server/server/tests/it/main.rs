@@ -1,5 +1,6 @@
 //! The server from the outside: configuration texts, and servers on sockets of this machine.
 
+mod access_logs;
 mod changes;
 mod config;
 mod config_routes;

@@ -61,20 +61,22 @@ fn no_client_notices_that_rules_and_logs_change() {
     for spec in crate::under_test::engines() {
         let (directory, files) = files();
         let before = crate::Open::now();
-        let configs = LOGS.map(|value| {
+        let logs = LOGS.iter().zip(["combined", "json"]);
+        let configs = logs.map(|(value, form)| {
             let log = directory.path().join(value);
             let set = [
-                "log.access=combined".into(),
+                format!("log.access={form}"),
                 format!("log.path={}", log.display()),
                 // However unevenly clients come to processes, each has room for them.
                 "limits.connections_max=auto".into(),
             ];
             let mut config = config_of(&directory, &(spec.name, &[]), &set);
-            let (path, value) = ("/**".into(), value.into());
+            let (path, value) = ("/**".into(), (*value).into());
             let rule = HeaderRule { path, name: "X-Rules".into(), value, ..HeaderRule::default() };
             config.settings.hosts[0].headers = vec![rule];
             config
         });
+        let configs: Vec<Config> = configs.collect();
         let server = Server::start(&configs[0]).unwrap();
         if spec.name == "processes" {
             server.stop_gracefully(Duration::from_secs(1)).unwrap(); // it closes clients for others
@@ -125,7 +127,7 @@ fn check_logs(directory: &Temporary, requests: &Requests) {
     for line in logs.iter().flat_map(|log| log.lines()) {
         // The other requests have no path: their heads are not complete.
         if let Some((_, query)) = line.split_once('?') {
-            let number = query.split(' ').next().and_then(|number| number.parse().ok());
+            let number = query.split([' ', '"']).next().and_then(|number| number.parse().ok());
             let number: usize = number.unwrap_or_else(|| panic!("no number: {line}"));
             lines[number].push(line);
         }

@@ -9,6 +9,7 @@ mod failures;
 mod files;
 mod grammar;
 mod local_redirects;
+mod logging;
 mod memory;
 mod moving;
 mod named_files;

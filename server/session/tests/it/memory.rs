@@ -10,10 +10,9 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use file_cache::{Budget, Cache, PolicyKind};
 use session::{
-    Connection, Counters, Done, Job, JobId, Known, Limits, ListCursor, Listings, Op, Phase, Tick,
-    Worker, WorkerParts,
+    AccessLog, Connection, Counters, Done, Job, JobId, Known, Limits, ListCursor, Listings, Op,
+    Phase, Published, Revision, Revisions, Tick, Worker, WorkerParts,
 };
-use session::{Published, Revision, Revisions};
 use site::Site;
 use site::entity_tag::ContentHash;
 use site::hashing::Hashed;
@@ -200,8 +199,17 @@ pub(crate) struct Pair {
 }
 
 fn worker(site: Arc<Site>, limits: Limits, reads_files: bool, counters: &Arc<Counters>) -> Worker {
+    Worker::new(parts(site, limits, reads_files, counters))
+}
+
+fn parts(
+    site: Arc<Site>,
+    limits: Limits,
+    reads_files: bool,
+    counters: &Arc<Counters>,
+) -> WorkerParts {
     let budget = Budget { bytes: 1 << 24, descriptors: 64, entries: 1024 };
-    Worker::new(WorkerParts {
+    WorkerParts {
         site,
         limits: Arc::new(limits),
         listings: Listings::new(LISTINGS_MAX),
@@ -211,7 +219,7 @@ fn worker(site: Arc<Site>, limits: Limits, reads_files: bool, counters: &Arc<Cou
         reads_files,
         log: None,
         counters: Arc::clone(counters),
-    })
+    }
 }
 
 /// The number of listings at a time: a place that is not given back fails the next listing.
@@ -264,6 +272,13 @@ impl Pair {
             is_at_end: false,
             grammar: Grammar::new(false),
         }
+    }
+
+    /// Goes on with a worker that has a log.
+    pub(crate) fn log_to(&mut self, log: Box<dyn AccessLog>) {
+        let parts = parts(Arc::clone(&self.site), Limits::default(), false, &self.counters);
+        self.worker = Worker::new(WorkerParts { log: Some(log), ..parts });
+        self.worker.set_time(self.now, self.unix_us());
     }
 
     /// Closes the connection, and opens another on the same worker.

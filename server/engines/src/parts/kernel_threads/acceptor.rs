@@ -218,6 +218,7 @@ impl<C: Pool + 'static> Acceptor<C> {
             return Ok(());
         }
         self.registry.shared.wakes[self.wake_index].clear();
+        self.worker.keep_current();
         self.registry.do_housekeeping();
         self.adopt_all();
         if self.registry.shared.take_room_request(self.wake_index) && self.registry.is_full() {

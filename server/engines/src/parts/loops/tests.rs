@@ -23,7 +23,9 @@ const NO_CPU: usize = 1023;
 struct Faulty(Arc<AtomicBool>);
 
 impl AccessLog for Faulty {
-    fn record(&mut self, _: &Record<'_>) {}
+    fn record(&mut self, _: &Record<'_>) -> bool {
+        true
+    }
 
     fn flush(&mut self) {
         assert!(!self.0.swap(false, Ordering::Relaxed), "the log is faulty");
