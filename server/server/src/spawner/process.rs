@@ -41,6 +41,9 @@ const DESCRIPTORS_MAX: u64 = 4096;
 const END_US: u64 = 3_000_000;
 const _: () = assert!(END_US + 1_000_000 < WORKERS_END_US);
 
+/// How long processes may take to end after they were killed: a moment, however late that was.
+const KILLED_US: u64 = 1_000_000;
+
 const SOCKET: u64 = 0;
 const SIGNALS: u64 = 1;
 
@@ -141,14 +144,25 @@ impl SpawnerProcess {
                     key => self.read_errors(key / 2),
                 }
             }
-            let now = os::clock::now();
-            self.programs.values_mut().for_each(|program| program.end_if_due(now));
+            self.end_due(os::clock::now());
         }
         Ok(())
     }
 
+    /// Ends the programs whose time is over, and gives them time for it.
+    fn end_due(&mut self, now: u64) {
+        for program in self.programs.values_mut() {
+            if program.end_if_due(now) {
+                self.end_at = self.end_at.map(|at| at.max(now + KILLED_US));
+            }
+        }
+    }
+
+    /// Whether all programs have ended, or were killed and have had the time to end.
     fn is_over(&self) -> bool {
-        self.end_at.is_some_and(|at| self.programs.is_empty() || at <= os::clock::now())
+        let are_killed = || self.programs.values().all(|program| program.deadline().is_none());
+        let is_late = |at| at <= os::clock::now() && are_killed();
+        self.end_at.is_some_and(|at| self.programs.is_empty() || is_late(at))
     }
 
     fn timeout_ms(&self) -> Option<u32> {

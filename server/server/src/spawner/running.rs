@@ -122,14 +122,16 @@ impl Running {
         self.terminate_at.into_iter().chain(self.kill_at).min()
     }
 
-    pub(super) fn end_if_due(&mut self, now: u64) {
+    /// Ends it if it has had its time. Returns whether its processes were killed now.
+    pub(super) fn end_if_due(&mut self, now: u64) -> bool {
         if self.terminate_at.is_some_and(|at| at <= now) {
             self.terminate(now);
         }
-        if self.kill_at.is_some_and(|at| at <= now) {
-            self.kill_at = None;
+        let is_due = self.kill_at.take_if(|at| *at <= now).is_some();
+        if is_due {
             self.group.kill();
         }
+        is_due
     }
 
     /// Reads what there is on standard error. The end of it is taken note of.

@@ -5,11 +5,12 @@ use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use engines::EngineSpec;
 use os::accounting;
-use testkit::{Temporary, comes_true};
+use testkit::{Temporary, comes_true, wait_until};
 
 use crate::harness::{Running, connect, for_each_engine, site, start, take_head};
 use crate::{answer, ask, for_all_engines_at_once};
@@ -43,6 +44,12 @@ const OTHERS: &[(&str, &str)] = &[
     (
         "stubborn",
         "trap '' TERM; sleep 60 & echo $$ $! > \"$DOCUMENT_ROOT/$QUERY_STRING\"; wait; sleep 60",
+    ),
+    (
+        "told",
+        "trap 'touch \"$DOCUMENT_ROOT/$QUERY_STRING-told\"' TERM; \
+         all=$$; while [ ${#all} -lt 300 ]; do sleep 60 & all=\"$all $!\"; done; \
+         echo $all > \"$DOCUMENT_ROOT/$QUERY_STRING\"; while :; do sleep 60; done",
     ),
     (
         "tidy",
@@ -253,7 +260,7 @@ fn large_bodies_pass_in_both_directions() {
             let sent = client.write_all(&body);
             assert!(sent.is_ok() || program == "deaf");
             if program == "echo" {
-                std::thread::sleep(Duration::from_millis(50)); // sockets and queues fill
+                thread::sleep(Duration::from_millis(50)); // sockets and queues fill
             }
             let (status, got) = answer(&mut BufReader::new(&mut client));
             let expected = if program == "echo" { &*body } else { b"unheard\n" };
@@ -395,6 +402,39 @@ fn a_stop_ends_all_programs() {
         assert!(summary.aborted, "{}", spec.name);
         assert!(!run(&processes), "{}: the stop has waited for them", spec.name);
     });
+}
+
+/// However long the machine stands still before programs are killed that do not end by themselves.
+#[test]
+fn a_stop_waits_for_programs_whose_spawner_was_held_up() {
+    const PROGRAMS: usize = 8;
+    /// More than a spawner waits for programs.
+    const HELD_UP_US: u64 = 3_500_000;
+    let directory = programs();
+    let server = serve(engines::find("event-loop").unwrap(), &directory, "");
+    let begin = |number: usize| {
+        let mut client = connect(&server);
+        client.write_all(get(&format!("/cgi-bin/told?told-{number}")).as_bytes()).unwrap();
+        client
+    };
+    let clients: Vec<TcpStream> = (0..PROGRAMS).map(begin).collect();
+    let of = |number: usize| processes(&directory, &format!("told-{number}"));
+    let all: Vec<u32> = (0..PROGRAMS).flat_map(of).collect();
+    assert!(run(&all));
+    let spawner = accounting::process(all[0]).unwrap().parent;
+    thread::scope(|scope| {
+        let stop = scope.spawn(|| server.stop_gracefully(Duration::from_millis(50)));
+        let is_told = |number| directory.path().join(format!("site/told-{number}-told")).exists();
+        assert!(comes_true(|| (0..PROGRAMS).all(is_told)));
+        os::signals::send("STOP", &[spawner]);
+        let until_us = os::clock::now() + HELD_UP_US;
+        wait_until(|| os::clock::now() > until_us);
+        let _busy = testkit::Busy::after((0..40).map(|_| || ()));
+        os::signals::send("CONT", &[spawner]);
+        assert!(stop.join().unwrap().unwrap().aborted);
+        assert!(!run(&all), "the stop has waited for them");
+    });
+    drop(clients);
 }
 
 #[test]
