@@ -39,8 +39,9 @@ impl Exchange {
             return Body::Broken(400);
         }
         stream.awaits_body = true;
-        if std::mem::take(&mut stream.owes_continue) && !stream.has_reply && is_free {
-            self.out.extend_from_slice(CONTINUE);
+        if std::mem::take(&mut stream.owes_continue) && !stream.has_reply {
+            let out = if is_free { &mut self.out } else { &mut stream.gathered };
+            out.extend_from_slice(CONTINUE);
         }
         Body::Pending
     }

@@ -275,9 +275,12 @@ impl Downstream for StreamRef<'_> {
         exchange.request_body_taken(n);
     }
 
+    /// As many are passed on as are kept for a client that takes nothing.
     fn interim(&mut self, status: u16, fields: ReplyFields<'_>) {
-        let is_http10 = self.parts().is_none_or(|it| it.exchange.draft.is_http10);
-        if !is_http10 && self.is_free {
+        let Some(Parts { exchange, .. }) = self.parts() else { return };
+        let unsent = exchange.out.len() - exchange.out_at;
+        let has_room = |it: &Stream| unsent + it.gathered.len() < it.reply_bytes_max;
+        if !exchange.draft.is_http10 && exchange.stream().is_some_and(has_room) {
             self.put_head(status, Length::None(None), fields);
         }
     }

@@ -126,6 +126,47 @@ fn a_client_that_waits_is_invited_once_its_body_is_wanted() {
     assert!(chain.text().ends_with("\r\n\r\nabc"), "{}", chain.text());
 }
 
+/// What a client has not taken yet costs it neither the next interim reply (RFC 9110 §15.2) nor its
+/// invitation.
+#[test]
+fn interim_replies_wait_for_a_slow_client() {
+    let head =
+        "POST /app/ HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
+    let hints = |number: usize| format!("HTTP/1.1 103 Early Hints\r\nLink: <{number}>\r\n\r\n");
+    let invitation = "HTTP/1.1 100 Continue\r\n\r\n";
+    for (sends_late, is_blocked) in [(false, true), (true, false)] {
+        let mut chain = Chain::new(AMPLE);
+        chain.application.is_stalled = true;
+        (chain.sends_late, chain.is_blocked) = (sends_late, is_blocked);
+        chain.send(head.as_bytes());
+        for sent in [&hints(1), &hints(2), invitation] {
+            chain.application.sent.extend(sent.as_bytes());
+            chain.step_call();
+        }
+        chain.is_blocked = false;
+        chain.run();
+        assert_eq!(chain.text(), hints(1) + &hints(2) + invitation);
+        chain.application.is_stalled = false;
+        chain.send(b"abc");
+        assert!(chain.text().ends_with("\r\n\r\nabc"), "{}", chain.text());
+    }
+}
+
+#[test]
+fn interim_replies_to_a_client_that_takes_nothing_are_bounded() {
+    const INTERIMS: usize = 1000;
+    let mut chain = Chain::new(AMPLE);
+    chain.is_blocked = true;
+    let hints = format!("HTTP/1.1 103 Early Hints\r\nLink: <{}>\r\n\r\n", "x".repeat(1000));
+    chain.application.sent.extend(hints.repeat(INTERIMS).bytes());
+    chain.send(&request(b"hello", None));
+    chain.is_blocked = false;
+    chain.run();
+    let count = chain.text().matches(&hints).count();
+    assert!(count > 1 && count * hints.len() < AMPLE.reply_bytes_max + hints.len(), "{count}");
+    assert!(chain.text().ends_with("\r\n\r\nhello"), "{count}");
+}
+
 #[test]
 fn an_upload_that_stops_is_timed_out() {
     let mut chain = Chain::new(AMPLE);
