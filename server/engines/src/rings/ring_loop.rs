@@ -30,7 +30,7 @@ use crate::orders::{Order, Orders};
 use crate::parts::accept::admission::{Admission, LastRows, Room, Shortage, find_room};
 use crate::parts::accept::listeners::{LISTENER_KEYS, Listeners, WAKE_KEY, is_exhaustion};
 use crate::parts::applications::call_loop::CallLoop;
-use crate::parts::applications::table::Table;
+use crate::parts::applications::table::{Share, Table};
 use crate::parts::disk::blocking_work::{BlockingWork, Offload};
 use crate::parts::disk::helpers::{Help, Helpers, QUEUE_PER_HELPER, refuse};
 use crate::parts::loops::clock::read_clock;
@@ -110,11 +110,12 @@ impl RingLoop {
         let work = BlockingWork::new(runner, helpers, file_chunk_bytes);
         let sizes = sizes(&knobs, shared.connections_max.most());
         let now = Tick(os::clock::now());
+        let of_connections = Share::new(&shared.connections_max, shared.wakes.len());
         let mut ring_loop = Self {
             ring: Ring::new(sizes)?,
             accepting: Accepting::new(start.listeners)?,
             connections: Connections::new(now),
-            table: Table::new(start.worker.applications(), now),
+            table: Table::new(start.worker.applications(), of_connections, now),
             worker: start.worker,
             wake: share(shared.wakes[index].as_fd())?,
             helpers_wake: work.wake().map(share).transpose()?,

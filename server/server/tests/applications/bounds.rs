@@ -17,7 +17,7 @@ use testkit::sockets::{CLOSE_WAIT, ESTABLISHED, TcpSocket, tcp_sockets};
 use testkit::{Temporary, comes_true};
 
 use crate::harness::{Running, connect, for_each_engine, site, start, take_head};
-use crate::{GET, answer, ask, front, in_front_of, scripted};
+use crate::{GET, answer, ask, for_all_engines_at_once, front, in_front_of, scripted};
 
 /// As many requests as may be are with the application, some wait, and more are refused.
 #[test]
@@ -87,6 +87,35 @@ fn an_application_has_half_of_a_bounded_engines_threads() {
             application.requests().len() == 3
         }));
     }
+}
+
+/// However few connections there may be, an application that hangs leaves half of them to others:
+/// those that ask it wait neither with it nor for it beyond that.
+#[test]
+fn an_application_has_half_of_the_connections() {
+    const CONNECTIONS: usize = 8;
+    let directory = site();
+    for_all_engines_at_once(|spec| {
+        let application = scripted(|_| vec![Action::Stall]);
+        let route = format!(
+            "host.route=[{{ path = \"/app/**\", proxy = [\"http://{}\"] }}]",
+            application.address()
+        );
+        let engine = format!("engine.name={}", spec.name);
+        let most = format!("limits.connections_max={CONNECTIONS}");
+        let server = start(&directory, &[&engine, &most, "partitions.cpus=[\"0\"]", &route]);
+        let mut asking: Vec<TcpStream> = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut client = connect(&server);
+            client.write_all(GET.as_bytes()).unwrap();
+            asking.push(client);
+        }
+        // Those that are refused rest, and make room.
+        for _ in 0..CONNECTIONS {
+            assert_eq!(ask(&mut connect(&server), "GET / HTTP/1.1\r\nHost: h\r\n\r\n").0, 200);
+        }
+        assert!(application.under_way_max() <= CONNECTIONS / 2, "{}", spec.name);
+    });
 }
 
 fn front_of_four_threads(

@@ -102,7 +102,7 @@ pub(crate) struct Ticket<S> {
 }
 
 impl Bounds {
-    /// Of `threads` threads, or as many connections as may be open, at most half are for one
+    /// Of `threads` threads, and of as many connections as may be open, at most half are for one
     /// application. A call that waits holds its thread, unless it `parks`.
     pub(crate) fn of_threads(threads: usize, connections: &ConnectionLimit, parks: bool) -> Self {
         Self { threads, connections: connections.clone(), parks, others: None }
@@ -119,9 +119,12 @@ impl Bounds {
         (self.threads.min(self.connections.now()) as u64 / 2).max(1)
     }
 
-    /// Calls that are with it or wait for a place, at most.
+    /// Calls that are with it or wait for a place, at most: each holds at least a connection.
     fn calls_max(&self) -> u64 {
-        if self.parks { u64::MAX } else { self.in_flight_max() }
+        match self.parks {
+            true => (self.connections.now() as u64 / 2).max(1),
+            false => self.in_flight_max(),
+        }
     }
 }
 
@@ -521,11 +524,13 @@ mod tests {
 
     #[test]
     fn calls_that_wait_count_where_they_hold_a_thread() {
-        for (parks, expected) in [(false, 2), (true, 6)] {
-            let pool = pool(100, 4, of_threads(4, parks));
+        for (parks, connections, expected) in [(false, 100, 2), (true, 100, 6), (true, 8, 4)] {
+            let bounds = Bounds::of_threads(4, &ConnectionLimit::new(connections), parks);
+            let pool = pool(100, 4, bounds);
             let entered: Vec<Entered<OwnedFd>> = (0..10).map(|_| enter(&pool)).collect();
             let is_in = |entered: &&Entered<OwnedFd>| !matches!(entered, Entered::Full);
-            assert_eq!(entered.iter().filter(is_in).count(), expected, "{parks}");
+            let count = entered.iter().filter(is_in).count();
+            assert_eq!(count, expected, "{parks}: {connections} connections");
         }
     }
 }

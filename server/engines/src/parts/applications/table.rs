@@ -10,6 +10,7 @@ use upstream::{Application, Call, Failure, Tried};
 use super::driven_call::BACKLOG_MS;
 use super::joint::RECEIVE_BYTES;
 use super::servers::Servers;
+use crate::engine::ConnectionLimit;
 use crate::parts::loops::connections::{Connections, Timed};
 
 /// Marks the keys of connections to applications. Slots are descriptors, which are fewer.
@@ -77,11 +78,31 @@ impl Usage {
     }
 }
 
+/// What one application may have of a loop, whatever its own bounds allow, so that requests for
+/// files never wait for an application: with all loops at most half of the connections.
+pub(crate) struct Share {
+    connections: ConnectionLimit,
+    loops: usize,
+}
+
+impl Share {
+    /// That of one of so many `loops`.
+    pub(crate) fn new(connections: &ConnectionLimit, loops: usize) -> Self {
+        Self { connections: connections.clone(), loops }
+    }
+
+    /// Calls that are with an application or wait for a place, at most.
+    fn calls_max(&self) -> u64 {
+        (self.connections.now() / 2 / self.loops).max(1) as u64
+    }
+}
+
 /// All applications as one loop uses them.
 pub(crate) struct Table<L> {
     pub(crate) slots: Connections<Upstream<L>>,
     /// By the numbers of the applications.
     usages: Vec<Option<Usage>>,
+    share: Share,
     /// Calls that try again to connect, in the order in which they do.
     put_off: VecDeque<PutOff>,
     pub(crate) buffer: Box<[u8]>,
@@ -97,17 +118,18 @@ pub(crate) enum Admitted {
     Now(Out),
     /// It waits in the queue.
     Queued,
-    /// The queue is full.
+    /// The queue is full, or the application has its share of the connections.
     Refused(Out),
 }
 
 impl<L> Table<L> {
-    pub(crate) fn new(applications: &[Arc<Application>], now: Tick) -> Self {
+    pub(crate) fn new(applications: &[Arc<Application>], share: Share, now: Tick) -> Self {
         let is_used = !applications.is_empty();
         let buffer = vec![0; if is_used { RECEIVE_BYTES } else { 0 }].into();
         let (slots, put_off) = (Connections::new(now), VecDeque::new());
         let usages = Vec::new();
-        let mut table = Self { slots, usages, put_off, buffer, is_used, is_draining: false };
+        let is_draining = false;
+        let mut table = Self { slots, usages, share, put_off, buffer, is_used, is_draining };
         applications.iter().for_each(|application| table.learn(application));
         table
     }
@@ -146,13 +168,15 @@ impl<L> Table<L> {
 
     /// Admits a call, if its application, which is one of these, may have one more.
     pub(crate) fn admit(&mut self, out: Out, now: Tick) -> Admitted {
+        let calls_max = self.share.calls_max();
         let usage = self.usage(out.call.application().number());
         let limits = usage.servers.application.limits();
-        if usage.in_flight < limits.in_flight_max {
+        let waiting = usage.queue.len() as u64;
+        if usage.in_flight < limits.in_flight_max.min(calls_max) {
             usage.in_flight += 1;
             return Admitted::Now(out);
         }
-        if usage.queue.len() as u64 >= limits.queue_max {
+        if waiting >= limits.queue_max || usage.in_flight + waiting >= calls_max {
             return Admitted::Refused(out);
         }
         usage.queue.push_back(Queued { out, until: now.plus_ms(limits.queue_ms) });

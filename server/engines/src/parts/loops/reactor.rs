@@ -22,7 +22,7 @@ use os::epoll::{Event, Interest};
 use session::{Connection, Op, Tick, Worker};
 
 use super::super::applications::call_loop::CallLoop;
-use super::super::applications::table::Table;
+use super::super::applications::table::{Share, Table};
 use super::clock::{read_clock, timeout_ms};
 use super::connections::{Connections, NO_UPSTREAM, Slot, Timed};
 use super::cpu_placement::CpuPlacement;
@@ -130,7 +130,8 @@ impl Reactor {
         let listeners = Listeners::new(start.listeners, exclusive_wakeups);
         listeners.watch(&watch)?;
         let now = Tick(os::clock::now());
-        let table = Table::new(start.worker.applications(), now);
+        let share = Share::new(&shared.connections_max, shared.wakes.len());
+        let table = Table::new(start.worker.applications(), share, now);
         let mut reactor = Self {
             table,
             watch,
