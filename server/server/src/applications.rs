@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 
 use session::Counters;
 use site::Site;
-use upstream::{Application, Protocol};
+use upstream::{Application, CallLimits, Protocol};
 
 use crate::health::Checks;
 use crate::names;
@@ -40,23 +40,45 @@ pub(crate) fn share_findings(site: &Site, mut cells: &'static [AtomicU64]) {
     }
 }
 
-/// A line of the status for each application that is a server or several.
+/// The counter of tunnels to all applications that came later than those with counters of their
+/// own.
+const LATER: usize = Counters::TUNNELS - 1;
+
+/// Lines of the status for each application: what is known of it, and its limits. Then the tunnels
+/// that are open to others.
 pub(crate) fn status(site: &Site, counters: &[Arc<Counters>]) -> Vec<String> {
-    let has_servers = |it: &&Arc<Application>| it.settings().protocol != Protocol::Cgi;
-    let applications = site.applications().iter().filter(has_servers);
-    let mut lines: Vec<String> = applications
-        .map(|application| {
-            let number = application.number();
-            let tunnels = (number < Counters::TUNNELS - 1).then(|| tunnels_open(counters, number));
-            show(application, tunnels)
-        })
-        .collect();
-    if site.applications().iter().any(|it| it.number() >= Counters::TUNNELS - 1) {
-        let count = tunnels_open(counters, Counters::TUNNELS - 1);
-        let tunnels = counted(count, "tunnel");
-        lines.push(format!("{tunnels} open to applications that came after the first seven"));
+    let applications = site.applications();
+    let mut lines = Vec::new();
+    for application in applications {
+        let number = application.number();
+        let has_tunnels = number < LATER && application.settings().protocol == Protocol::Http;
+        lines.push(show(application, has_tunnels.then(|| tunnels_open(counters, number))));
+        lines.push(limits(application.limits()));
+    }
+    let is_there = |number: &usize| applications.iter().any(|it| it.number() == *number);
+    let retired = (0..LATER).filter(|number| !is_there(number));
+    let retired = retired.map(|number| tunnels_open(counters, number)).fold(0, u64::wrapping_add);
+    let later = tunnels_open(counters, LATER);
+    for (count, which) in
+        [(retired, "that no route leads to any more"), (later, "that came after the first seven")]
+    {
+        if count > 0 {
+            lines.push(format!("{} open to applications {which}", counted(count, "tunnel")));
+        }
     }
     lines
+}
+
+/// By the names of their keys.
+fn limits(limits: &CallLimits) -> String {
+    let CallLimits { in_flight_max, queue_max, queue_ms, connect_ms, .. } = limits;
+    let CallLimits { first_byte_ms, silence_ms, tunnel_idle_ms, idle_ms, .. } = limits;
+    let body_bytes_max = limits.body_bytes_max;
+    format!(
+        "  in_flight_max {in_flight_max}, queue_max {queue_max}, queue_ms {queue_ms}, \
+         connect_ms {connect_ms}, first_byte_ms {first_byte_ms}, silence_ms {silence_ms}, \
+         tunnel_idle_ms {tunnel_idle_ms}, idle_ms {idle_ms}, body_bytes_max {body_bytes_max}"
+    )
 }
 
 fn tunnels_open(counters: &[Arc<Counters>], counter: usize) -> u64 {
@@ -66,7 +88,11 @@ fn tunnels_open(counters: &[Arc<Counters>], counter: usize) -> u64 {
 
 fn show(application: &Application, tunnels: Option<u64>) -> String {
     let servers = &application.settings().servers;
-    let mut line = format!("{}: {}", application.name(), counted(servers.len() as u64, "server"));
+    let what = match application.settings().protocol {
+        Protocol::Cgi => "programs".into(),
+        _ => counted(servers.len() as u64, "server"),
+    };
+    let mut line = format!("{}: {what}", application.name());
     let down = servers.iter().enumerate().filter(|(index, _)| !application.is_up(*index));
     let down: Vec<String> = down.map(|(_, server)| server.address.to_string()).collect();
     if !down.is_empty() {
@@ -102,5 +128,7 @@ mod tests {
         application.set_up(1, false);
         let down = ", 1 of them down (http://127.0.0.1:3001), 3 tunnels open";
         assert_eq!(show(&application, Some(3)), [name, down].concat());
+        let limits = limits(&CallLimits { queue_max: 7, silence_ms: 90, ..CallLimits::default() });
+        assert!(limits.contains(", queue_max 7, ") && limits.contains(", silence_ms 90, "));
     }
 }

@@ -458,6 +458,8 @@ fn routes_lead_to_other_applications_while_the_workers_stay() {
         assert!(comes_true(|| have_ended() == [1, 0, 0]), "{}: {:?}", spec.name, have_ended());
         change(&[("/app/**", last)]);
         assert!(comes_true(|| have_ended() == [1, 1, 0]), "{}: {:?}", spec.name, have_ended());
+        let line = "1 tunnel open to applications that no route leads to any more";
+        assert!(server.status().iter().any(|it| it == line), "{:#?}", server.status());
         pass(&mut tunnel, b"another protocol after the changes");
         steps.reach(STEPS_HELD);
         assert!(!unanswered.expect(b"held"), "{}", spec.name);
