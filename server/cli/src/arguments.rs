@@ -88,8 +88,9 @@ pub(crate) enum Command {
     Check(Arguments),
     /// Ask a server that runs for its status, or to change
     ///
-    /// A change is made while it serves: no connection is lost. The command ends when it is made,
-    /// or was refused: then nothing has changed.
+    /// A change is made while it serves: connections go on, but with engines whose connections do
+    /// not move each ends with its next response. The command ends when the change is made, or was
+    /// refused: then nothing has changed.
     #[command(after_help = CTL_EXAMPLES, after_long_help = CTL_HELP)]
     Ctl(Ctl),
     /// List the engines and their knobs

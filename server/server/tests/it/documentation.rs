@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use server::config::{Arguments, Config, DocumentedKey, documented_keys};
+use testkit::Temporary;
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -27,6 +28,24 @@ fn the_packaged_example_is_accepted() {
         ..Arguments::default()
     };
     Config::load(&arguments).unwrap();
+}
+
+#[test]
+fn the_examples_of_the_page_of_applications_are_accepted() {
+    let page = fs::read_to_string(format!("{REPOSITORY}/docs/serve/applications.md")).unwrap();
+    let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let blocks: Vec<&str> = blocks.collect();
+    assert!(!blocks.is_empty());
+    let folder = Temporary::new();
+    folder.file("site/index.html", "");
+    folder.file("protected/a/b.pdf", "");
+    let srv = format!("{}/", folder.path().display());
+    for block in blocks {
+        let text = block.replace("/srv/", &srv);
+        let config = Some(folder.file("ropewalk.toml", text));
+        let loaded = Config::load(&Arguments { config, ..Arguments::default() });
+        assert!(loaded.is_ok(), "{}\n{block}", loaded.unwrap_err());
+    }
 }
 
 /// Section, name, default.
