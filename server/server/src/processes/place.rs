@@ -29,6 +29,8 @@ pub(super) struct Process {
     pub(super) control: UnixStream,
     /// Whether it has said that it accepts no more.
     has_left: bool,
+    /// How many of the orders to leave that it was sent it has not said that it goes by.
+    leaves_due: usize,
     /// How many of the changes that it was told of it has not said that it goes by.
     changes_due: usize,
     /// The reason that it has sent for its end.
@@ -90,9 +92,9 @@ impl WorkerCommand {
 
 impl Process {
     fn new(child: Child, control: UnixStream) -> Self {
-        let (has_left, changes_due, reason) = (false, 0, None);
-        let (is_silent, ended_at) = (false, None);
-        Self { child, control, has_left, changes_due, reason, is_silent, ended_at }
+        let (has_left, leaves_due, changes_due) = (false, 0, 0);
+        let (reason, is_silent, ended_at) = (None, false, None);
+        Self { child, control, has_left, leaves_due, changes_due, reason, is_silent, ended_at }
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -126,6 +128,12 @@ impl Process {
     pub(super) fn send(&mut self, order: u8) {
         // This fails only if the process has ended, which is noticed elsewhere.
         let _ = self.control.write(&[order]);
+    }
+
+    /// Has the process leave, by one of the orders for that.
+    pub(super) fn leave(&mut self, order: u8) {
+        self.leaves_due += 1;
+        self.send(order);
     }
 
     /// Has the process go on by another configuration, whose text this is.
@@ -164,7 +172,10 @@ impl Process {
             Some(_) => {}
             None => match byte {
                 READY => return,
-                LEFT => return self.has_left = true,
+                LEFT => {
+                    self.has_left = true;
+                    return self.leaves_due = self.leaves_due.saturating_sub(1);
+                }
                 CHANGED if self.changes_due > 0 => return self.changes_due -= 1,
                 FAILED => return self.reason = Some(Vec::new()),
                 _ => self.reason = Some(b"it has sent what is no message".into()),
@@ -174,9 +185,10 @@ impl Process {
         self.kill();
     }
 
-    /// Whether it has said that it accepts no more.
+    /// Whether it has said that it accepts no more, and knows from the last order to leave whether
+    /// its connections are taken.
     pub(super) fn has_left(&self) -> bool {
-        self.has_left
+        self.has_left && self.leaves_due == 0
     }
 
     /// The exit status, once the process and all processes that it forked have ended: those count
@@ -256,6 +268,25 @@ mod tests {
         let much = vec![b'x'; 1 << 20];
         let longest = String::from_utf8(much[..REASON_BYTES_MAX].to_vec()).unwrap();
         check(&[&[FAILED], &much[..]].concat(), false, Some(&longest), true);
+    }
+
+    #[test]
+    fn a_process_has_left_when_it_goes_by_the_last_order_to_leave() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let child = Command::new("sleep").arg("600").spawn().unwrap();
+        let mut process = Process::new(child, ours);
+        let mut has_left = Vec::new();
+        for is_order in [true, false, true, true, false, false] {
+            match is_order {
+                true => process.leave(b'o'),
+                false => theirs.write_all(&[LEFT]).unwrap(),
+            }
+            process.receive();
+            has_left.push(process.has_left());
+        }
+        process.kill_and_wait();
+        assert_eq!(has_left, [false, true, false, false, false, true]);
     }
 
     #[test]

@@ -67,7 +67,8 @@ struct Shared {
     orders: Orders,
     wake: Wake,
     failure: OnceLock<String>,
-    /// Whether no process accepts any more, after the order to leave.
+    /// Whether no process accepts any more, after the last order to leave; under the lock of the
+    /// heirs.
     has_left: AtomicBool,
     /// Whether no connection is on its way to the processes any more.
     is_passage_over: AtomicBool,
@@ -235,6 +236,7 @@ impl Shared {
 
     fn set_heir(&self, heir: Option<Arc<dyn Heir>>) {
         let mut heirs = self.heirs();
+        self.has_left.store(false, Ordering::Release);
         heirs.is_there = heir.is_some();
         heirs.last = heir.or(heirs.last.take());
     }
@@ -543,7 +545,8 @@ impl SupervisorThread {
         let has_heir = self.shared.heirs().is_there;
         if self.told_heir.replace(has_heir) != Some(has_heir) {
             self.stop_replacing();
-            self.send_to_all(if has_heir { LEAVE_TO_OTHERS } else { Order::Leave.byte() });
+            let order = if has_heir { LEAVE_TO_OTHERS } else { Order::Leave.byte() };
+            self.processes().for_each(|process| process.leave(order));
         }
     }
 
@@ -554,11 +557,11 @@ impl SupervisorThread {
         self.places.iter_mut().for_each(|place| place.listeners.clear());
     }
 
-    /// Notes whether all processes have left, or ended.
+    /// Notes whether all processes have left by the last order, or ended.
     fn note_left(&self) {
-        let is_leaving = self.shared.orders.is_issued(Order::Leave);
+        let heirs = self.shared.heirs();
         let mut processes = self.places.iter().filter_map(|place| place.process.as_ref());
-        if is_leaving && processes.all(Process::has_left) {
+        if self.told_heir == Some(heirs.is_there) && processes.all(Process::has_left) {
             self.shared.has_left.store(true, Ordering::Release);
         }
     }

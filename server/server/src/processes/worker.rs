@@ -231,7 +231,8 @@ struct Controller {
     /// When an engine that is ending gets the order to abort, if the supervisor sends none before.
     abort_at: Option<u64>,
     is_ending: bool,
-    is_leaving: bool,
+    /// The orders to leave that were not answered yet.
+    leaves_due: usize,
 }
 
 impl Controller {
@@ -249,7 +250,7 @@ impl Controller {
         // What there is no room for is looked at again without an event.
         epoll.add(travel.socket.as_fd(), Interest::READ | Interest::EDGE, TRAVEL_KEY)?;
         let (drain_us, abort_at) = (drain_ms * 1000, None);
-        let (is_ending, is_leaving) = (false, false);
+        let (is_ending, leaves_due) = (false, 0);
         Ok(Self {
             local,
             hosts,
@@ -260,7 +261,7 @@ impl Controller {
             drain_us,
             abort_at,
             is_ending,
-            is_leaving,
+            leaves_due,
         })
     }
 
@@ -362,7 +363,7 @@ impl Controller {
     }
 
     fn leave(&mut self, heir: Option<Arc<dyn Heir>>) {
-        self.is_leaving = true;
+        self.leaves_due += 1;
         self.local.engine.leave(heir);
     }
 
@@ -386,9 +387,9 @@ impl Controller {
             self.local.engine.issue(Order::Abort);
         }
         self.report_notices();
-        if self.is_leaving && self.local.engine.has_left() {
-            self.is_leaving = false;
-            let _ = self.control.write(&[LEFT]); // the supervisor waits for it, or has gone
+        if self.leaves_due > 0 && self.local.engine.has_left() {
+            let answers = vec![LEFT; std::mem::take(&mut self.leaves_due)];
+            let _ = self.control.write(&answers); // the supervisor waits for them, or has gone
         }
         if !self.is_ending && self.local.engine.failure().is_some() {
             self.end();
