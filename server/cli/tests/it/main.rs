@@ -6,6 +6,7 @@ mod clients;
 mod ctl;
 mod error_log;
 mod generated;
+mod hand_overs;
 mod hung_disks;
 mod hung_readers;
 mod killed;
