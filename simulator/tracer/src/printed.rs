@@ -42,12 +42,14 @@ impl Printed {
         Ok(())
     }
 
-    /// The last line that the most recently started command has printed to its standard error:
-    /// there a program says why it ends.
+    /// The last line that the most recently started command has printed to its standard error,
+    /// where a program says why it ends; or else to its standard output, as a load does that has
+    /// found errors.
     pub(crate) fn last_line(&self) -> String {
         let last = self.commands.len().checked_sub(1);
-        let text = last.and_then(|number| std::fs::read(self.errors(number)).ok());
-        last_line(&String::from_utf8_lossy(&text.unwrap_or_default()))
+        let paths = last.into_iter().flat_map(|number| [self.errors(number), self.output(number)]);
+        let mut lines = paths.filter_map(|path| last_line(&std::fs::read(path).ok()?));
+        lines.next().unwrap_or_else(|| "it did not say why".to_owned())
     }
 
     /// Writes the log: the commands in the order in which they began, and the output of each.
@@ -76,9 +78,10 @@ impl Printed {
     }
 }
 
-fn last_line(text: &str) -> String {
+fn last_line(text: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(text);
     let last = text.lines().rfind(|line| !line.trim().is_empty());
-    last.map_or_else(|| "it did not say why".to_owned(), |line| line.trim().to_owned())
+    last.map(|line| line.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -91,15 +94,19 @@ mod tests {
         let folder = Temporary::new();
         let mut printed = Printed::new(&folder.path().join("x.trace"), folder.path());
         assert_eq!(printed.last_line(), "it did not say why");
-        for script in ["echo one; echo of one >&2", "echo two >&2; echo two >&2; echo >&2"] {
+        for (script, last) in [
+            ("echo one; echo of one >&2", "of one"),
+            ("echo two >&2; echo two >&2; echo >&2", "two"),
+            ("echo three", "three"),
+        ] {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
             printed.take(&mut command, &["run".to_owned(), script.len().to_string()]).unwrap();
             assert!(command.status().unwrap().success());
+            assert_eq!(printed.last_line(), last);
         }
-        assert_eq!(printed.last_line(), "two");
         printed.gather().unwrap();
         let log = std::fs::read_to_string(folder.path().join("x.trace.log")).unwrap();
-        assert_eq!(log, "$ run 25\none\nof one\n$ run 36\ntwo\ntwo\n\n");
+        assert_eq!(log, "$ run 25\none\nof one\n$ run 36\ntwo\ntwo\n\n$ run 10\nthree\n");
     }
 }
