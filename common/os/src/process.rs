@@ -22,7 +22,7 @@ pub fn kernel_release() -> String {
     uname().release().to_string_lossy().into_owned()
 }
 
-/// A descriptor that can be read when a child has ended, which nobody has waited for yet.
+/// A descriptor that can be read when a child has ended, which has not been waited for yet.
 ///
 /// # Errors
 /// There is no other descriptor.
@@ -90,7 +90,7 @@ impl Peer {
                 return (!is_unknown).then_some(true); // it is no process any more
             }
         };
-        // SAFETY: the kernel has opened it for this call, and nobody else has it.
+        // SAFETY: the kernel has opened it for this call, and nothing else owns it.
         let process = unsafe { OwnedFd::from_raw_fd(number) };
         Some(wait_ready(process.as_fd(), Readiness::Readable, 0).unwrap_or(true))
     }

@@ -51,7 +51,7 @@ impl Deref for Cells {
 impl Drop for Cells {
     fn drop(&mut self) {
         let start = self.0.as_ptr().cast_mut().cast();
-        // SAFETY: nobody has a reference to the mapping: those that `deref` gives end before this,
+        // SAFETY: there is no reference to the mapping: those that `deref` gives end before this,
         // and `leak`, which gives another, keeps this from being called.
         let unmapped = unsafe { munmap(start, size_of_val(self.0)) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
@@ -158,7 +158,7 @@ impl SharedText {
             let mut bytes = vec![0; len as usize];
             let outcome = uninterrupted(|| self.file.read_exact_at(&mut bytes, start));
             fence(Ordering::Acquire);
-            // As long as this one counts nobody writes in its place.
+            // As long as this one counts no process writes in its place.
             if self.number().load(Ordering::Relaxed) != number {
                 continue;
             }

@@ -259,7 +259,7 @@ fn a_group_is_a_program_and_what_it_leaves() {
     group.terminate();
     let all_reaped = || programs::reap().unwrap().is_none() && !group.has_members();
     assert!(testkit::comes_true(all_reaped));
-    group.kill(); // which is nobody's any more
+    group.kill(); // which has no members any more
 }
 
 fn what_is_no_program_is_not_started() {

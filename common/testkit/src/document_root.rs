@@ -71,7 +71,7 @@ impl DocumentRoot {
         Ok(root)
     }
 
-    /// A temporary tree that is only read, and shared by all who want one while anybody has it:
+    /// A temporary tree that is only read, and shared by all who want one while any of them has it:
     /// suites that run side by side.
     ///
     /// # Errors

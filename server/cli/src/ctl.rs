@@ -52,7 +52,7 @@ fn found(process: Option<u32>) -> Result<PathBuf, Failure> {
             Err(Failure::Usage(format!("several servers run, {list}: choose one (--pid)")))
         }
         Found::Open(folder) => Err(Failure::Operation(format!(
-            "{} is not asked: it must be this user's directory, which nobody else may write",
+            "{} is not asked: it must be this user's directory, which no other user may write",
             folder.display()
         ))),
     }

@@ -264,7 +264,7 @@ pub struct WorkerStart {
     pub listeners: Vec<OwnedFd>,
 }
 
-/// A connection on its way from one driver to another, and its socket, which nobody watches.
+/// A connection on its way from one driver to another, and its socket, which no driver watches.
 pub struct Handed {
     /// The connection, of which no job is out.
     pub connection: Connection,

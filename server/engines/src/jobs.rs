@@ -327,7 +327,7 @@ impl Runner {
         };
         match self.site_of(index).as_ref().and_then(|site| site.host(index)) {
             Some(host) => self.step_of(host, job),
-            None => failed(&job, "whoever has asked for it has gone"),
+            None => failed(&job, "no request goes by its site any more"),
         }
     }
 

@@ -41,7 +41,7 @@ impl Order {
         all.into_iter().find(|order| order.byte() == byte)
     }
 
-    /// Whether whoever gets it ends after it.
+    /// Whether its recipient ends after it.
     #[must_use]
     pub fn is_to_end(self) -> bool {
         !matches!(self, Self::Begin | Self::StopAccepting)

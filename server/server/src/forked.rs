@@ -71,7 +71,7 @@ impl Forked {
 
     #[expect(
         clippy::disallowed_methods,
-        reason = "who cannot go by the newest configuration may not serve, and nobody takes errors"
+        reason = "a process may not serve by an older configuration, and no caller takes errors"
     )]
     fn read(&self) -> Revision {
         self.try_read().unwrap_or_else(|why| {
@@ -87,7 +87,7 @@ impl Forked {
         let (hosts, former) = self.made.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let site = next_site(&config, &ready, (&hosts, &former), Some(first as usize))?;
         if !Arc::ptr_eq(&site, &former) {
-            // Whoever was asked for the change has opened the roots; one may be missing now.
+            // The process asked for the change has opened the roots; one may be missing now.
             let followed = self.runner.follow_with_former_roots(Arc::clone(&site));
             followed.map_err(|why| why.to_string())?;
             self.runner.forget_former();

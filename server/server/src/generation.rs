@@ -753,7 +753,7 @@ fn wakes_one(settings: &Settings, are_shared: bool) -> bool {
     are_shared && settings.socket.listeners == ListenerMode::Auto
 }
 
-/// A ledger that is used again if there is one: memory that anybody may still look at stays mapped.
+/// A ledger that is used again if there is one: memory that a thread may still read stays mapped.
 fn ledger(
     ended: &mut Vec<(OwnedFd, Ledger)>,
     places: usize,

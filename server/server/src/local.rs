@@ -162,7 +162,7 @@ impl Assembled {
     }
 
     /// Starts the engine. In processes that it forks all that this process has now stays as it is:
-    /// whoever calls this has no site any more, which would keep its roots open there.
+    /// the caller has no site any more, which would keep its roots open there.
     ///
     /// # Errors
     /// The engine does not start.

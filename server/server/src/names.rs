@@ -15,7 +15,7 @@ use upstream::{Address, Application};
 /// How soon a name is looked up again whose server could not be reached.
 const SOON: Duration = Duration::from_secs(1);
 
-/// After so many times all names are looked up. The system tells nobody how long an answer holds.
+/// After so many times all names are looked up. The system does not say how long an answer holds.
 const TIMES_UNTIL_ALL: u32 = 10;
 
 /// Finds the addresses of a name, with a port.
@@ -114,7 +114,7 @@ mod tests {
         are(1, 1);
         let moved: Resolve = |_, _| Ok(vec![address(2)]);
         look_up_by(moved, site.applications(), false);
-        are(1, 1); // nobody has missed them
+        are(1, 1); // no connection to them has failed
         application.note_unreached(1);
         look_up_by(moved, site.applications(), false);
         are(1, 2);

@@ -34,8 +34,8 @@ const ROOM_BYTES: usize = 64 * 1024;
 /// How many connections may wait to be sent before those who give them are to wait.
 const ROOM: usize = 32;
 
-/// How long the other side may take to take connections after a passage was closed: whoever ends it
-/// waits so long at most.
+/// How long the other side may take to take connections after a passage was closed: the thread that
+/// ends it waits so long at most.
 const TAKE_US: u64 = 2_000_000;
 
 /// The pause after which a connection is sent, or taken, again for which there was no room.
@@ -48,16 +48,16 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// A passage on which connections are sent, by a thread of its own: who gives one does not wait.
 ///
-/// What a process has not received when it ends is somebody's: whoever starts another in its place
-/// has the other end of its socket as well (the supervisor), and a server that was followed has
-/// [`FarEnd`]. So nothing need be acknowledged. Such a server goes on with what comes back if its
-/// workers still take connections; otherwise it closes that, and says so.
+/// What a process has not received when it ends still has an owner: the supervisor, which starts
+/// another in its place, has the other end of its socket as well, and a server that was followed
+/// has [`FarEnd`]. So nothing need be acknowledged. Such a server goes on with what comes back if
+/// its workers still take connections; otherwise it closes that, and says so.
 pub(crate) struct Passage {
     way: Arc<Way>,
     thread: JoinHandle<()>,
 }
 
-/// The other end of a passage to a process that nobody replaces.
+/// The other end of a passage to a process that no supervisor replaces.
 pub(crate) struct FarEnd {
     /// A copy of that process's own.
     pub(crate) socket: OwnedFd,
@@ -96,10 +96,10 @@ struct Flow {
 }
 
 impl Passage {
-    /// A passage to whoever receives at the other ends of these sockets, in turn. If that is one
-    /// process that nobody replaces, its end is the `far_end`. When the passage was closed and all
-    /// is sent, `ended` is called. `open` is the number of connections that are open in this
-    /// process.
+    /// A passage to the processes that receive at the other ends of these sockets, in turn. If that
+    /// is one process that no supervisor replaces, its end is the `far_end`. When the passage was
+    /// closed and all is sent, `ended` is called. `open` is the number of connections that are open
+    /// in this process.
     ///
     /// # Errors
     /// There is no thread.
@@ -213,7 +213,7 @@ impl Heir for Way {
     }
 }
 
-/// Sends what comes until nobody gives any more, at these sockets in turn.
+/// Sends what comes until no more is given, at these sockets in turn.
 fn pass_connections(sockets: &[OwnedFd], connections: &Receiver<Packed>, flow: &Flow) {
     let mut lost = 0;
     for (number, (message, connection)) in connections.iter().enumerate() {
@@ -453,7 +453,7 @@ mod tests {
         drop(theirs);
         let open = Arc::default();
         let take_all = || landing(&open).take_all(far.as_fd(), &[]);
-        assert_eq!(take_all(), Outlook::MayCome, "nobody is there who takes it");
+        assert_eq!(take_all(), Outlook::MayCome, "there is no heir to take it");
         assert_eq!(open.load(Ordering::Relaxed), 0);
         assert_eq!(client.read(&mut [0]).unwrap(), 0);
         drop(near);

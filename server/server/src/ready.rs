@@ -152,7 +152,7 @@ fn applications(hosts: &[HostSettings]) -> Vec<&ApplicationSettings> {
 }
 
 /// How many in a process have as many calls of an application each as it may have: its workers, or
-/// the groups of them, and whoever finishes the calls of clients that have left.
+/// the groups of them, and, as one, the threads that finish calls of clients that have left.
 fn callers(hosts: &[HostSettings], layout: &Layout) -> u64 {
     let is_finished = applications(hosts).iter().any(|it| it.ignore_client_abort);
     callers_max(layout) + u64::from(is_finished)

@@ -233,8 +233,8 @@ impl End {
         }
     }
 
-    /// How many signals to stop make no difference: whoever stops all processes of the service has
-    /// not asked for connections to be cut off.
+    /// How many signals to stop make no difference: those that are sent to all processes of the
+    /// service do not ask for connections to be cut off.
     fn signals_ignored(&self) -> u32 {
         match self {
             Self::Asked { .. } => 0,
@@ -296,7 +296,7 @@ impl Serving {
         signals: &mut Signals,
     ) -> Result<End, String> {
         self.former = predecessor.as_ref().map_or_else(Vec::new, |it| it.servers.clone());
-        // Before anybody hears that it serves.
+        // Before it says that it serves.
         let control = Control::open(signals.wake(), &self.former).and_then(|control| {
             let watched = signals.watch(control.as_fd());
             watched.map(|()| control).map_err(|why| format!("no control socket: {why}"))
@@ -320,7 +320,7 @@ impl Serving {
     }
 
     /// Tells the server in whose place this one serves, and takes its connections. If it has ended,
-    /// nobody has asked for another.
+    /// this one is no longer wanted.
     fn follow(&mut self, predecessor: Predecessor) -> Result<Option<End>, String> {
         let settings = &self.config.settings;
         let limits = ready::limits(&settings.limits, &settings.timeouts);
@@ -442,7 +442,7 @@ impl Serving {
             let changed = server.change(&config).map(|()| config);
             (server, changed)
         };
-        // Nobody but that thread has the server, which serves meanwhile.
+        // Only that thread has the server, which serves meanwhile.
         let (server, changed) = match in_time(change, "change", drain_us, signals)? {
             Outcome::Done(changed) => changed,
             Outcome::ToStop(changed, since_us) => {
@@ -486,7 +486,7 @@ impl Serving {
             return refused("the file of this program is not known");
         };
         if std::process::id() == 1 {
-            return refused("nobody can follow the first process of a container: start it again");
+            return refused("the first process of a container cannot be followed: start it again");
         }
         let listeners = match self.server().listeners() {
             Ok(listeners) => listeners,

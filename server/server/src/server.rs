@@ -357,7 +357,7 @@ impl Server {
     /// Stops accepting, lets responses finish until the `deadline`, and cuts off the rest. The
     /// errors are those of [`Self::stop_gracefully`].
     pub(crate) fn stop(mut self, deadline: &mut StopDeadline<'_>) -> Result<Summary, String> {
-        // The workers close their copies when they have taken in whoever waits.
+        // The workers close their copies when they have accepted the clients that wait.
         self.lasting.listeners.close();
         self.issue(Order::StopAccepting);
         self.issue(Order::Drain);

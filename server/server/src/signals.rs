@@ -1,5 +1,5 @@
 //! The signals that control a server, one at a time and with a timeout; and the wake-up call of
-//! whoever else has something for it.
+//! other threads that have something for it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

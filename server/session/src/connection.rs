@@ -97,8 +97,8 @@ pub(crate) enum Ending {
 /// the [`Connection::deadline`] has passed, `drain`, `end_with_next` and `close`.
 ///
 /// The job of an application is a call, which its driver makes beside this connection. It has no
-/// answer: what there is of the reply goes into its stream, and its end with it. When nobody wants
-/// the call any more, no operation says so: a driver that waits with a call out looks at
+/// answer: what there is of the reply goes into its stream, and its end with it. When the call is
+/// no longer wanted, no operation says so: a driver that waits with a call out looks at
 /// [`Connection::wants_stream`] first.
 ///
 /// # What always holds

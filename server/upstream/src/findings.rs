@@ -1,6 +1,6 @@
 //! What is found out about a server beside its requests: the addresses that its name stands for,
 //! and whether checks find it to be up. It stands in cells that processes may share: one of them
-//! finds out, and all read. Nobody ever waits, even if the writer is killed in the middle.
+//! finds out, and all read. No process ever waits, even if the writer is killed in the middle.
 
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::atomic::{AtomicU64, Ordering, fence};

@@ -197,7 +197,7 @@ pub struct Application {
     own_findings: Box<[AtomicU64]>,
     /// What is found out about them by one process for all.
     shared_findings: OnceLock<&'static [AtomicU64]>,
-    /// Held by whoever replaces addresses.
+    /// Held by the thread that replaces addresses.
     is_being_found: Mutex<()>,
     names: Vec<String>,
     number: usize,

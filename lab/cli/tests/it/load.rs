@@ -338,7 +338,7 @@ fn a_run_that_waits_for_its_start_time_can_be_interrupted() {
     }
 }
 
-/// A server that does not answer on connections that are to rest holds nobody up.
+/// A server that does not answer on connections that are to rest does not hold an interrupt up.
 #[test]
 fn a_run_that_waits_for_its_idle_connections_can_be_interrupted() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

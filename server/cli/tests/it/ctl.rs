@@ -514,7 +514,7 @@ fn without_a_private_folder_there_is_no_control_socket() {
     server.stop();
 }
 
-/// In a folder that anybody can make, as one in `/tmp`, anybody may pretend to be a server.
+/// In a folder that any user can make, as one in `/tmp`, any user may pretend to be a server.
 #[test]
 fn a_socket_in_a_folder_of_others_is_not_asked() {
     let place = Place::new();

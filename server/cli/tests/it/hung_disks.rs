@@ -180,7 +180,8 @@ fn an_orphan_ends_while_the_disk_hangs() {
     assert!(have_ended, "they wait for the disk");
 }
 
-/// Whether a process is not there any more, or has ended and nobody has asked for its status.
+/// Whether a process is not there any more, or has ended and its parent has not asked for its
+/// status.
 fn has_ended(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.is_empty() || status.contains("\nState:\tZ")

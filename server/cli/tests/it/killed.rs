@@ -150,9 +150,9 @@ fn nothing_is_left_of_a_server_that_is_killed_while_it_changes() {
             let have_ended = comes_true(|| !all.iter().any(|pid| is_running(*pid)));
             assert!(have_ended, "{former} to {engine}: {all:?}");
             let is_free = || TcpListener::bind(server.address()).is_ok();
-            assert!(comes_true(is_free), "{former} to {engine}: somebody listens");
+            assert!(comes_true(is_free), "{former} to {engine}: a process listens");
         });
-        assert_eq!(status, 1, "{former} to {engine}: nobody has answered");
+        assert_eq!(status, 1, "{former} to {engine}: no server has answered");
     }
 }
 
@@ -199,7 +199,7 @@ fn nothing_is_left_of_a_server_that_is_killed_before_the_next_program_begins() {
             || -> Option<u32> { fs::read_to_string(&told).ok()?.strip_suffix('\n')?.parse().ok() };
         wait_until(|| process().is_some());
         os::signals::send("KILL", &[server.pid()]);
-        assert_eq!(asked.join().unwrap().0, 1, "nobody has answered");
+        assert_eq!(asked.join().unwrap().0, 1, "no server has answered");
         process().unwrap()
     });
     let _guard = Guard::new("kill -s KILL \"$1\"", [successor.to_string()]).unwrap();
@@ -207,8 +207,8 @@ fn nothing_is_left_of_a_server_that_is_killed_before_the_next_program_begins() {
     fs::write(&gate, "go on\n").unwrap();
     let has_ended = comes_true(|| !is_running(successor));
     os::signals::send("KILL", &[successor]);
-    assert!(has_ended, "it serves in nobody's place");
-    assert!(TcpListener::bind(server.address()).is_ok(), "somebody listens");
+    assert!(has_ended, "it serves without a predecessor");
+    assert!(TcpListener::bind(server.address()).is_ok(), "a process listens");
 }
 
 /// Does something while the first processes of a successor are stopped, none of which serves: it
@@ -257,11 +257,11 @@ fn nothing_is_left_of_a_server_that_is_killed_while_the_next_one_starts() {
             os::signals::send("CONT", caught);
             let have_ended = comes_true(|| !all.iter().any(|pid| is_running(*pid)));
             os::signals::send("KILL", successor);
-            assert!(have_ended, "the next one serves in nobody's place");
+            assert!(have_ended, "the next one serves without a predecessor");
         });
-    assert_eq!(status, 1, "nobody has answered");
+    assert_eq!(status, 1, "no server has answered");
     assert!(!upgradable.server.is_running());
-    assert!(TcpListener::bind(upgradable.server.address()).is_ok(), "somebody listens");
+    assert!(TcpListener::bind(upgradable.server.address()).is_ok(), "a process listens");
 }
 
 /// Downloads that end while the process which is to take their connections is stopped: these are on

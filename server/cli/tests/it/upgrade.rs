@@ -197,7 +197,7 @@ fn connections_at_rest_outlive_the_former_server() {
 /// Its client need not ask again.
 #[test]
 fn what_comes_to_rest_at_the_former_server_goes_to_the_follower() {
-    // No deadline wakes anybody.
+    // No deadline wakes a thread.
     let idle = ["--set", "timeouts.idle_ms=36000000", "--set", "timeouts.write_ms=36000000"];
     for_each_that_moves(&idle, |name, mut upgradable| {
         let mut clients = [(); 3].map(|()| upgradable.server.connect());
@@ -289,7 +289,8 @@ fn a_program_that_does_not_serve_changes_nothing() {
     upgradable.server.stop();
 }
 
-/// Whoever ends the server means what it has started as well, and no client that it serves.
+/// A signal that ends the server is for what it has started as well, and for no client that it
+/// serves.
 #[test]
 fn a_signal_during_an_upgrade_ends_both_in_order() {
     let upgradable = Upgradable::start(&PATIENT, |_| {});
@@ -411,8 +412,9 @@ fn either_process_may_be_killed() {
     }
 }
 
-/// It has come to rest when the follower was there already, and nobody else has it then. (Where
-/// nobody takes connections any more that leave, and where workers are processes, it is closed.)
+/// It has come to rest when the follower was there already, and no other process has it then.
+/// (Where connections that leave are no longer taken, and where workers are processes, it is
+/// closed.)
 #[test]
 fn what_a_follower_that_is_killed_has_not_received_is_answered_by_the_former_server() {
     for engine in ["event-loop", "event-loop-helpers", "threads", "thread-pool", "fibers", "tasks"]
@@ -422,7 +424,7 @@ fn what_a_follower_that_is_killed_has_not_received_is_answered_by_the_former_ser
         let begin = |server: &ServerProcess| {
             let mut client = server.connect();
             client.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
-            client.peek(&mut [0]).unwrap(); // a request that nobody has read would go to the other
+            client.peek(&mut [0]).unwrap(); // an unread request would go to the other
             client
         };
         let slow = begin(&upgradable.server);

@@ -99,9 +99,9 @@ fn the_roots_of_a_former_site_stay_as_long_as_a_request_goes_by_it() {
     let first = former.first();
     drop(former);
     runner.forget_former();
-    assert!(runner.site_of(first).is_none(), "nobody asks for it");
+    assert!(runner.site_of(first).is_none(), "no request goes by it");
     let job = Job::Resolve { host: first, path: (*b"/f.txt").into(), known: Known::Nothing };
-    assert!(matches!(runner.run(job), Done::Resolved(Err(_))), "whoever has asked has gone");
+    assert!(matches!(runner.run(job), Done::Resolved(Err(_))), "no request goes by its site");
     assert!(!is_found(next.first()));
 }
 

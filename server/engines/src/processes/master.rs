@@ -292,8 +292,8 @@ impl Obey<&'static AtomicU64> for Master {
         &mut self.obeyed
     }
 
-    /// Has the processes end with the next responses. Others may accept at the listeners, or nobody
-    /// does.
+    /// Has the processes end with the next responses. Others may accept at the listeners, or no
+    /// process does.
     fn leave(&mut self) {
         self.obeyed.is_closed = self.obeyed.is_closed || self.stop_accepting();
     }

@@ -46,9 +46,9 @@ pub(super) struct ProcessParts {
 /// The processes of a master.
 pub(super) struct Pool {
     parts: ProcessParts,
-    /// Each process works with a copy of this worker. The master serves nobody with it: the master
-    /// should have as little in memory as possible, because each page in which a process fills a
-    /// gap becomes the process's own.
+    /// Each process works with a copy of this worker. The master serves no client with it: the
+    /// master should have as little in memory as possible, because each page in which a process
+    /// fills a gap becomes the process's own.
     worker: Option<Box<Worker>>,
     slots: Vec<Slot>,
     /// Signals that a process has ended.

@@ -154,7 +154,7 @@ impl CallLoop for RingLoop {
         !socket.is_at_end && ring.ordinary(&socket.descriptor).is_ok_and(os::socket::is_silent)
     }
 
-    /// What a receive under way has taken is lost: nobody wants it, but for the end of the reply.
+    /// What a receive under way has taken is lost: of the reply only its end matters.
     fn take_socket(&mut self, line: &mut RingLine) -> io::Result<OwnedFd> {
         self.ring.ordinary(&line.socket.descriptor)?.try_clone_to_owned()
     }

@@ -17,7 +17,7 @@ use crate::parts::loops::connections::NO_UPSTREAM;
 impl RingLoop {
     /// Leaves the listeners to others, who accept there already. Returns false if that takes
     /// another turn: accepts have to end, and connections that wait in a queue need a place. Those
-    /// that were accepted without one have it now: nobody else can take them.
+    /// that were accepted without one have it now: no other worker can take them.
     pub(super) fn leave_listeners(&mut self) -> bool {
         self.is_accepting = false;
         if !self.accepting.disarm(&mut self.ring) {

@@ -82,7 +82,7 @@ impl Log {
             buffers_max: settings.queue_buffers_max as usize,
         };
         let file = (settings.path != "-").then(|| PathBuf::from(&settings.path));
-        // A link to a file that is not there yet is somebody's.
+        // A link to a file that is not there yet is the operator's.
         let created = file.filter(|path| path.symlink_metadata().is_err());
         let output = open().map_err(StartError::AccessLog)?;
         let writer = LineWriter::start(PURPOSE, limits, output, move || {
@@ -108,7 +108,7 @@ impl Log {
         self.writer.begin_to_close()
     }
 
-    /// Ends a log that nobody has written to, and takes its file away if there was none before.
+    /// Ends a log that no worker has written to, and takes its file away if there was none before.
     pub(crate) fn discard(self) {
         self.writer.close(os::clock::now(), &mut StopDeadline::passed());
         let is_empty = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.len() == 0);

@@ -268,7 +268,7 @@ fn a_fifo_without_a_reader_is_no_log() {
     assert!(error.ends_with("it is a FIFO; start its reader first"), "{error}");
 }
 
-/// A pipe that nobody reads holds up nobody who asks whether all is written.
+/// A pipe that no process reads holds up no caller that asks whether all is written.
 #[test]
 fn a_former_log_that_hangs_is_given_up_by_and_by() {
     let directory = Temporary::new();

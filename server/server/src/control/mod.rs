@@ -3,11 +3,11 @@
 //!
 //! A request is its words, each followed by a zero byte, up to the end of the stream; the answer is
 //! lines of text, and then a zero byte and the exit status as a digit. A thread reads what a client
-//! asks, so that a slow one delays nobody, and the server answers one request at a time, each when
-//! it has been carried out. The socket is in a folder that nobody else can enter.
+//! asks, so that a slow one delays no other, and the server answers one request at a time, each
+//! when it has been carried out. The socket is in a folder that no other user can enter.
 //!
-//! Whoever may ask is root or the server's user, but not one of the server's own processes, or of
-//! the server before it: these serve clients, and must have no say in how. That is decided when a
+//! Processes of root and of the server's user may ask, but none of the server's own, or of the
+//! server before it: these serve clients, and must have no say in how. That is decided when a
 //! client is accepted, before anything of it is read, by the process that has connected: one whose
 //! descent cannot be found out is refused, if it is not root's.
 
@@ -135,7 +135,7 @@ pub(crate) struct Control {
     /// Ends the wait of the server when there is a request, or one client less.
     wake: Arc<Wake>,
     clients: Arc<AtomicUsize>,
-    /// This server and those before it: whoever descends from one may not ask.
+    /// This server and those before it: a process that descends from one may not ask.
     servers: Vec<Identity>,
 }
 
@@ -216,7 +216,7 @@ impl AsFd for Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path); // somebody may have removed it
+        let _ = fs::remove_file(&self.path); // it may have been removed already
         place::remove_if_empty(&self.path);
     }
 }
@@ -227,7 +227,7 @@ fn serve(client: &UnixStream, pass_on: &Sender<Request>, wake: &Wake) -> io::Res
     let (writing, written) = channel();
     let words = read_words(Timed::new(client))?;
     if words.as_ref().is_some_and(Vec::is_empty) {
-        return Ok(()); // it has looked whether somebody answers
+        return Ok(()); // it has looked whether a server listens
     }
     let asked = words.and_then(|words| Asked::from_words(&words));
     let answer = match asked {
@@ -256,7 +256,7 @@ const UNSEEN: &str = "a process that /proc does not show may not control it";
 fn check(peer: Peer, own: u32, servers: &[Identity]) -> Result<(), &'static str> {
     match peer.user {
         user if user == own => {}
-        0 => return Ok(()), // wherever /proc shows root's processes to nobody else
+        0 => return Ok(()), // even where /proc shows root's processes to no other user
         _ => return Err("only root and the user of the server may control it"),
     }
     match peer.process.and_then(|process| os::process::descends_from(process, servers)) {

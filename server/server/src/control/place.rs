@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The permissions of the folder: nobody else can enter it.
+/// The permissions of the folder: no other user can enter it.
 const PRIVATE: u32 = 0o700;
 
 /// What follows the number of the process in the name of a socket.
@@ -44,7 +44,7 @@ pub fn find(process: Option<u32>) -> Found {
     }
 }
 
-/// Whether others may have put something into this folder, or have made it: anybody can do so in
+/// Whether others may have put something into this folder, or have made it: any user can do so in
 /// `/tmp`. Root asks the servers of all users, whose folders are where root has them made.
 fn is_open_to_others(folder: &Path) -> bool {
     const OTHERS_MAY_WRITE: u32 = 0o022;
@@ -67,7 +67,7 @@ fn running(folder: &Path) -> Vec<(u32, PathBuf)> {
     running
 }
 
-/// Whether somebody listens at this socket, which is not waited for.
+/// Whether a process listens at this socket, which is not waited for.
 fn listens(socket: &Path) -> io::Result<()> {
     match os::socket::connect_unix(socket) {
         Err(why) if why.kind() != io::ErrorKind::WouldBlock => Err(why),
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that does not accept, as one that was stopped, holds nobody up, and is there.
+    /// A server that does not accept, as one that was stopped, delays no client, and is there.
     #[test]
     fn a_server_whose_backlog_is_full_is_not_waited_for() {
         let folder = testkit::Temporary::new();

@@ -57,7 +57,7 @@ fn a_request_has_one_deadline_however_it_comes() {
 fn an_answer_has_a_deadline() {
     let (client, server) = UnixStream::pair().unwrap();
     let answer = Answer::done(vec!["x".repeat(4 << 20)]);
-    assert!(write_answer(by_then(&server, 100_000), &answer).is_err(), "nobody takes it");
+    assert!(write_answer(by_then(&server, 100_000), &answer).is_err(), "the client takes nothing");
     drop(client);
 }
 

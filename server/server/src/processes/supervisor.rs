@@ -322,7 +322,7 @@ struct SupervisorThread {
     /// Whether the processes accept.
     has_begun: bool,
     is_stopping: bool,
-    /// Whether the processes were told that somebody takes their connections; none before they
+    /// Whether the processes were told that an heir takes their connections; none before they
     /// leave.
     told_heir: Option<bool>,
     is_draining: bool,
@@ -539,7 +539,7 @@ impl SupervisorThread {
         }
     }
 
-    /// Has the processes leave, and tells them whether somebody takes their connections, if that is
+    /// Has the processes leave, and tells them whether an heir takes their connections, if that is
     /// new.
     fn pass_on_leave(&mut self) {
         let has_heir = self.shared.heirs().is_there;

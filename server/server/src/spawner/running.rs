@@ -10,8 +10,8 @@ use upstream::{Diagnostics, ReportDiagnostic, StartProgram};
 
 use super::folders::Found;
 
-/// How long a program may go on when nobody hears it any more: it may have something to do after
-/// its reply, which was whole for a client that knew its length and left.
+/// How long a program may go on when no worker hears it any more: it may have something to do
+/// after its reply, which was whole for a client that knew its length and left.
 const UNHEARD_US: u64 = 1_000_000;
 
 /// How long the processes of a program may take to end after SIGTERM.
@@ -40,7 +40,7 @@ pub(super) struct Running {
     diagnostics: Diagnostics,
     /// Whether the program itself has ended.
     has_ended: bool,
-    /// Whether nobody hears it any more: then it does not matter how it ends.
+    /// Whether no worker hears it any more: then it does not matter how it ends.
     is_unheard: bool,
     /// When it is asked to end.
     terminate_at: Option<u64>,

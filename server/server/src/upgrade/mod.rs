@@ -6,8 +6,8 @@
 //! connections, each when it rests (`passage.rs`).
 //! The predecessor ends when it has none left, or `timeouts.drain_ms` later.
 //!
-//! Until the successor has read its configuration its standard error is a pipe, so that whoever has
-//! asked for the upgrade is told what is wrong; after that it says so by the socket.
+//! Until the successor has read its configuration its standard error is a pipe, so that the client
+//! that has asked for the upgrade is told what is wrong; after that it says so by the socket.
 
 mod predecessor;
 mod successor;

@@ -103,7 +103,7 @@ impl Predecessor {
 
     /// Says why this server does not serve. 2 is the exit status for a mistake of the user.
     pub(crate) fn say_failed(&self, exit_status: u8, why: &str) {
-        // If this fails, nobody is there who wants to know.
+        // If this fails, the predecessor has gone and need not know.
         let _ = self.say(&[&[FAILED, b'0' + exit_status], why.as_bytes()].concat(), None);
     }
 

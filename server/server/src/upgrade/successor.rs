@@ -209,7 +209,7 @@ fn refusal(child: &mut Child, said: &mut PipeReader, line: String, status: u8) -
         ended => ended.ok().flatten(),
     };
     let mut text = String::new();
-    // Whoever it has started may still have the other end.
+    // A process that it has started may still have the other end.
     if wait_ready(said.as_fd(), Readiness::Readable, 0).unwrap_or(false) {
         let mut bytes = vec![0; 16 * MESSAGE_BYTES_MAX];
         let count = said.read(&mut bytes).unwrap_or(0);

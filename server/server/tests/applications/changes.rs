@@ -114,8 +114,8 @@ impl Client {
         client
     }
 
-    /// Goes on after a change, to the end. If the connection moves as soon as it rests nobody says
-    /// that it ends.
+    /// Goes on after a change, to the end. If the connection moves as soon as it rests no response
+    /// says that it ends.
     fn finish(mut self, moves_at_rest: bool) {
         println!("{:?}", self.situation);
         match self.situation {
@@ -164,7 +164,7 @@ impl Client {
         head.contains("\r\nConnection: close\r\n")
     }
 
-    /// Nobody has said that the connection ends: it is answered once more.
+    /// No response has said that the connection ends: it is answered once more.
     fn goes_on(mut self) {
         self.ask("/");
         self.expect(PAGE);
@@ -347,7 +347,7 @@ fn a_client_that_can_go_nowhere_any_more_is_told() {
             client.ask("/");
             client.expect(PAGE)
         };
-        assert!(is_told, "{}: nobody says which answer is the last", spec.name);
+        assert!(is_told, "{}: no answer says that it is the last", spec.name);
         client.ends();
     });
 }

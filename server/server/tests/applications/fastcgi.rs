@@ -15,7 +15,7 @@ use crate::{answer, ask, for_each_engine, takes_event};
 
 const HTML: &str = "Content-Type: text/html";
 
-/// A site with scripts, whose text nobody must get.
+/// A site with scripts, whose text no client must get.
 fn scripts() -> Temporary {
     let directory = site();
     for script in ["a.php", "index.php", "sub/index.php", "picture.jpg", "page.php.html"] {
@@ -288,7 +288,7 @@ fn standard_error_never_reaches_the_client() {
     });
 }
 
-/// haproxy 2936: a kept connection is a process that nobody else gets.
+/// haproxy 2936: a kept connection is a process that no other connection gets.
 #[test]
 fn connections_are_kept_where_the_operator_says_how_many_there_are() {
     let directory = scripts();

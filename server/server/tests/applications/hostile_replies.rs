@@ -28,8 +28,8 @@ use Fate::{Broken, Closed, Kept, Refused};
 
 const FORGED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
 
-/// Replies. `K` at the beginning stands for the status line of 200, and `{forged}` for a reply that
-/// nobody has asked for.
+/// Replies. `K` at the beginning stands for the status line of 200, and `{forged}` for a reply to
+/// no request.
 const REPLIES: &[(Fate, &str)] = &[
     (Kept(200, "hello"), "KContent-Length: 5\r\n\r\nhello"),
     (Kept(200, "hello"), "KTransfer-Encoding: chunked\r\n\r\n05;a=b\r\nhello\r\n0\r\nX: y\r\n\r\n"),

@@ -72,7 +72,7 @@ fn in_front_of(
     start(directory, &[&format!("engine.name={}", spec.name), &route])
 }
 
-/// An address at which nobody listens: a port that was free a moment ago may be somebody else's.
+/// An address at which no process listens: a port that was free a moment ago may be another's.
 fn nobody() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 1))
 }

@@ -24,7 +24,7 @@ fn site_with_files() -> Temporary {
 }
 
 /// An application whose replies to `/app/0`, `/app/1` and so on have these fields, and content that
-/// nobody shall get.
+/// no client shall get.
 fn names(fields: &[&str]) -> Scripted {
     let replies: Vec<Reply> = fields
         .iter()

@@ -1,5 +1,5 @@
 //! Requests that two recipients could read in two ways, before servers of other projects: what one
-//! client sends as one request never becomes two, and nobody gets what is another's.
+//! client sends as one request never becomes two, and no client gets what is another's.
 //!
 //! Each of the requests has a body, or what looks like one, that is a request itself: the hidden
 //! one. A second request follows on the same connection, and another client, whose requests use the

@@ -1,5 +1,5 @@
-//! Changes of the configuration while clients ask: each answer is of one site, and whoever connects
-//! after a change is answered by the new one.
+//! Changes of the configuration while clients ask: each answer is of one site, and a client that
+//! connects after a change is answered by the new one.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -80,7 +80,7 @@ fn keep_asking(address: SocketAddr, has_ended: &AtomicBool) {
 }
 
 /// Connections on their way to a worker process that is killed come to the next process of its
-/// place, and whoever is lost sees the end of the connection.
+/// place, and a client that is lost sees the end of the connection.
 #[test]
 fn no_client_waits_for_a_process_that_was_killed() {
     // Few: descriptors from 1024 on are too many for another test of this program.
@@ -129,7 +129,7 @@ fn the_next_request_of_a_kept_connection_is_answered_by_the_next_site() {
         client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         for step in 0..20 {
             for path in PATHS {
-                let (names, is_last) = ask(&mut client, path).expect("nobody has closed it");
+                let (names, is_last) = ask(&mut client, path).expect("it is still open");
                 assert_eq!(names, [NAMES[step % 2]; 2], "{}: {path} at step {step}", spec.name);
                 assert!(!is_last, "{}: the connection ends", spec.name);
             }
@@ -155,13 +155,13 @@ fn a_site_without_its_root_changes_nothing() {
         ask(&mut client, "/").expect("it was just opened");
         let why = server.change(&next).unwrap_err().to_string();
         assert!(why.contains("/none"), "{}: {why}", spec.name);
-        let (names, is_last) = ask(&mut client, "/").expect("nobody has closed it");
+        let (names, is_last) = ask(&mut client, "/").expect("it is still open");
         assert_eq!((names, is_last), (["former"; 2].map(String::from), false), "{}", spec.name);
         assert_eq!(server.worker_processes(), processes, "{}", spec.name);
     });
 }
 
-/// One process is ready while another is still to fail: nobody may have come to the first.
+/// One process is ready while another is still to fail: no client may have come to the first.
 #[test]
 fn a_process_that_fails_to_start_costs_no_client() {
     const CLIENTS: usize = 20;
@@ -197,7 +197,7 @@ fn a_process_that_fails_to_start_costs_no_client() {
             assert!(why.contains("worker process 1: ended with status 3"), "{name}: {why}");
             answers.extend(clients.iter_mut().map(|client| ask(client, "/")));
             for answer in answers {
-                let (names, _) = answer.expect("nobody has closed it");
+                let (names, _) = answer.expect("it is still open");
                 assert_eq!(names[0], "former", "{name}");
             }
         });
@@ -251,7 +251,7 @@ fn a_process_that_is_replaced_goes_by_the_last_site() {
             config
         });
         let mut server = Running::start(&configs[0]);
-        // Nobody has asked for what was there in between.
+        // No client has asked for what was there in between.
         [1, 0, 1].iter().for_each(|which| server.change(&configs[*which]).unwrap());
         let below = |found: &[u32]| -> Vec<u32> {
             found.iter().flat_map(|process| children(*process)).collect()

@@ -111,7 +111,7 @@ fn clients_in_the_queue_of_a_listener_are_answered() {
     }
 }
 
-/// Nobody takes them but the workers that leave, when they have room.
+/// Only the workers that leave take them, when they have room.
 #[test]
 fn clients_in_the_queue_of_an_address_that_goes_are_answered() {
     let directory = Queue::site();

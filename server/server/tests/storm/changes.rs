@@ -1,6 +1,6 @@
 //! Changes of the architecture in a storm: from every engine to every engine and to itself, while
-//! two thousand clients check every byte. Nobody is closed, reset or cut short because of a change,
-//! each request is in the log once, and nothing of the former engines is left.
+//! two thousand clients check every byte. No connection is closed, reset or cut short because of a
+//! change, each request is in the log once, and nothing of the former engines is left.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -90,7 +90,7 @@ fn no_client_notices_that_rules_and_logs_change() {
             }
         });
         println!("{}: {tally:?}", spec.name);
-        assert_eq!((tally.dismissed, tally.told), (0, 0), "{}: nobody is closed", spec.name);
+        assert_eq!((tally.dismissed, tally.told), (0, 0), "{}: no connection is closed", spec.name);
         check_logs(&directory, &tally.requests);
         before.assert_as_before(spec.name);
     }
@@ -147,8 +147,8 @@ fn check_logs(directory: &Temporary, requests: &Requests) {
 struct Holdings {
     descriptors: usize,
     threads: usize,
-    /// Mappings without stacks, each of which has a page beside it that nobody may touch: the C
-    /// library keeps those of some threads that have ended.
+    /// Mappings without stacks, each of which has an inaccessible page beside it: the C library
+    /// keeps those of some threads that have ended.
     mappings: usize,
     resident_kib: usize,
 }

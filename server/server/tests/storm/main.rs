@@ -47,7 +47,7 @@ impl Open {
     }
 
     /// Fails if there are more or fewer than there were, and says which. Files of caches are closed
-    /// by a thread of their own, which nobody waits for.
+    /// by a thread of their own, which is not waited for.
     #[track_caller]
     fn assert_as_before(&self, context: &str) {
         let is_as_before = testkit::comes_true(|| Self::now().len() == self.len());

@@ -72,7 +72,7 @@ impl Application {
         self.address
     }
 
-    /// Waits until all connections have ended: whoever made them must have closed them.
+    /// Waits until all connections have ended: the server that made them must have closed them.
     pub(crate) fn stop(self) {
         self.is_stopping.store(true, Ordering::Release);
         drop(TcpStream::connect(self.address).unwrap());

@@ -215,7 +215,7 @@ impl Client<'_> {
             assert_eq!(answer.content_bytes, *size, "{target}");
             self.whole.fetch_add(1, Ordering::Relaxed);
         }
-        // A connection does not outlast a long body that nobody has read.
+        // A connection does not outlast a long body that was not read.
         answer.is_kept && *conduct != Conduct::Early
     }
 }

@@ -90,7 +90,7 @@ pub(crate) const AMPLE: Sizes = Sizes {
 #[derive(Default)]
 pub(crate) struct Echo {
     received: Vec<u8>,
-    /// What it has sent and nobody has received.
+    /// What it has sent and the server has not received.
     pub(crate) sent: VecDeque<u8>,
     body: Option<BodySkipper>,
     trailer: Vec<u8>,

@@ -105,7 +105,7 @@ fn another_program_is_told_of_both_requests() {
     assert!(text(&pair).contains("\r\n\r\n4\r\ndone\r\n0\r\n\r\nHTTP/1.1 200 "), "{}", text(&pair));
 }
 
-/// A client may be in the middle of a body that nobody wants any more.
+/// A client may be in the middle of a body that is no longer wanted.
 #[test]
 fn a_body_that_was_not_taken_is_no_other_requests() {
     for close in ["", "Connection: close\r\n"] {

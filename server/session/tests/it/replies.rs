@@ -16,7 +16,7 @@ struct Talk {
     counters: Arc<Counters>,
     application: Echo,
     sizes: Sizes,
-    /// What the client has sent and nobody has received.
+    /// What the client has sent and the server has not received.
     to_receive: Vec<u8>,
     received: Vec<u8>,
 }

@@ -129,7 +129,7 @@ fn interim_responses_come_before_the_reply() {
     for size in [1, 5, reply.len()] {
         let pair = replied(GET, reply, size, false);
         let statuses: Vec<u16> = pair.client.heads.iter().map(|head| head.0).collect();
-        assert_eq!(statuses, [103, 200], "nobody waits for the 100");
+        assert_eq!(statuses, [103, 200], "the client does not wait for the 100");
         assert_eq!(pair.client.heads[0].2, "Link: </a>");
         assert_eq!((pair.client.content.as_slice(), pair.over), (&b"ok"[..], Some(true)));
     }

@@ -1,8 +1,8 @@
 //! The applications of a partition whose clients are served apart: the connections that are kept
 //! for the next request, and the bounds that hold for all calls together.
 //!
-//! Kept connections belong to nobody: of a hundred threads each would keep one, and a server such
-//! as php-fpm serves one connection with each of its processes. They are looked at before
+//! Kept connections belong to no thread: of a hundred threads each would keep one, and a server
+//! such as php-fpm serves one connection with each of its processes. They are looked at before
 //! they are used, and not when there is something at them.
 
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ pub(crate) struct CallPool<S = OwnedFd> {
     /// How many numbers of applications have come up.
     numbers: AtomicUsize,
     bounds: Bounds,
-    /// Wakes whoever calls [`CallPool::close_kept`]; none if it is called often enough.
+    /// Wakes the caller of [`CallPool::close_kept`]; none if it is called often enough.
     closer: Option<Waker>,
     /// When [`CallPool::close_kept`] is to be called, as its caller knows it; `u64::MAX` if never.
     next_close: AtomicU64,
@@ -232,8 +232,8 @@ impl<S> CallPool<S> {
         }
     }
 
-    /// Whether a call that waits has to look by itself whether it has a place: other processes wake
-    /// nobody.
+    /// Whether a call that waits has to look by itself whether it has a place: other processes do
+    /// not wake it.
     pub(crate) fn has_shared_places(&self) -> bool {
         self.bounds.others.is_some()
     }

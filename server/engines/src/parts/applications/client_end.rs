@@ -26,7 +26,7 @@ pub(crate) fn move_client(
             Step::More | Step::Yield => {}
             Step::Job => return true,
             Step::Wait | Step::Away | Step::Cold => return false,
-            // The client has gone: what it was sent is for nobody.
+            // The client has gone: what it was sent is lost.
             Step::Closed => connection.ingest(worker, &[]),
         }
     }

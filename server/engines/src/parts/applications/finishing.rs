@@ -1,6 +1,6 @@
 //! Calls that are finished although their clients have left: the application is not interrupted,
-//! and what it answers is received and dropped. Whoever had the client goes on without it, and a
-//! thread of its own, which mostly sleeps, waits for the application.
+//! and what it answers is received and dropped. The worker that had the client goes on without
+//! it, and a thread of its own, which mostly sleeps, waits for the application.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::Builder;

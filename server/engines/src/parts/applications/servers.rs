@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     /// A name may stand for more addresses than the others have, of which the last is the one at
-    /// which somebody listens.
+    /// which a server listens.
     #[test]
     fn each_address_of_each_server_is_tried_once() {
         let server = |host: &str| {

@@ -1,5 +1,5 @@
-//! A queue of work that may block, for the threads that do it. It is not bounded: whoever adds work
-//! knows how much there may be.
+//! A queue of work that may block, for the threads that do it. It is not bounded: the caller that
+//! adds work knows how much there may be.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};

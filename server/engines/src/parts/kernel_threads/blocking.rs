@@ -584,7 +584,7 @@ mod tests {
     use super::super::registry::tests::{admit, registry};
     use super::*;
 
-    /// It would wait for its client in the thread that has called it, which nobody wakes.
+    /// It would wait for its client in the thread that has called it, which no other thread wakes.
     #[test]
     fn a_parked_connection_that_is_called_for_nothing_is_parked_again() {
         let registry = registry(1);

@@ -218,7 +218,7 @@ impl Registry {
                 entries.slots[arrival.slot] = None;
                 entries.free.push(arrival.slot);
                 entries.counters.connections_open.subtract(1);
-                let entry = Arc::into_inner(arrival.entry).expect("nobody else keeps it");
+                let entry = Arc::into_inner(arrival.entry).expect("there is no other reference");
                 Handed { connection, socket: entry.socket }
             });
         }

@@ -26,7 +26,7 @@ type Connection = u32;
 struct Engine {
     inbox: Inbox<Connection>,
     /// The heir's place among the engines, with a number that grows with each order to leave; the
-    /// place is none if nobody takes the connections.
+    /// place is none if no engine takes the connections.
     order: Mutex<(u32, Option<usize>)>,
     is_called: Mutex<bool>,
     called: Condvar,
@@ -94,7 +94,7 @@ fn two_changes(heir: Option<usize>) {
         engines[0].leave(Some(1));
         [0, 1].iter().for_each(|index| engines[*index].leave(heir));
         let mut all = [first.join().unwrap(), second.join().unwrap()].concat();
-        assert!(heir.is_none() || all.is_empty(), "there was somebody who takes them");
+        assert!(heir.is_none() || all.is_empty(), "there was an heir to take them");
         all.extend(engines[2].inbox.take());
         all.sort_unstable();
         assert_eq!(all, [1, 2], "each is somewhere, and once");
