@@ -1,6 +1,6 @@
 //! Requests with bodies to applications of all protocols, over one connection: a client, a session,
 //! a call and an application that sends the body back, with bounds of a few bytes, whose steps come
-//! in any order. Whatever the order was, once nobody holds anything back each body has come back
+//! in any order. Whatever the order was, once nothing is held back any more each body has come back
 //! whole, its trailer with it, all calls are over, and the connection waits for another request.
 //!
 //! An input is read byte by byte: the first chooses the requests, and each of the others is an

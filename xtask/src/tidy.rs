@@ -19,6 +19,7 @@ mod module_docs;
 mod private_paths;
 mod prose;
 mod source;
+mod vague_persons;
 
 use std::fmt;
 use std::path::Path;
@@ -54,6 +55,7 @@ const RULES: &[Rule] = &[
     ("module-docs", module_docs::check),
     ("private-paths", private_paths::check),
     ("prose", prose::check),
+    ("vague-persons", vague_persons::check),
 ];
 
 /// Checks the workspace; the error is the list of breaches.

@@ -19,7 +19,8 @@ fn notes(source: &Source) -> Vec<Finding> {
     noted.collect()
 }
 
-fn has_word(line: &str, word: &str) -> bool {
+/// Whether a line has a word, and not only a longer one.
+pub(super) fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(start, _)| {
         let before = line[..start].chars().next_back();
         let after = line[start + word.len()..].chars().next();
