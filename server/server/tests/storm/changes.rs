@@ -100,19 +100,24 @@ fn change_in_a_storm(kinds: &[(&str, &[&str])]) {
     os::limits::raise_descriptor_limit().unwrap();
     let (directory, files) = files();
     let before = crate::Open::now();
-    let kinds = kinds.iter().zip(LOGS.iter().cycle());
-    let configs = kinds.map(|(kind, log)| {
-        let path = format!("log.path={}", directory.path().join(log).display());
-        config_of(&directory, kind, &["log.access=combined".into(), path])
+    // Another backlog at each step, so that no workers stay.
+    let configs = [1000, 1001].map(|backlog| {
+        let kinds = kinds.iter().zip(LOGS.iter().cycle());
+        let configs = kinds.map(|(kind, log)| {
+            let path = format!("log.path={}", directory.path().join(log).display());
+            let backlog = format!("socket.backlog={backlog}");
+            config_of(&directory, kind, &["log.access=combined".into(), path, backlog])
+        });
+        configs.collect::<Vec<Config>>()
     });
-    let configs: Vec<Config> = configs.collect();
-    let Some(first) = configs.first() else { return };
+    let Some(first) = configs[0].first() else { return };
     let server = Server::start(first).unwrap();
     let swarm = Swarm::new(server.addresses()[0], &files, CLIENTS, 0xC4A6E);
     let tally = storm_on(server, swarm, "changes", |server| {
-        for index in circuit(configs.len()).into_iter().skip(1) {
+        let steps = circuit(configs[0].len()).into_iter().chain([0]).enumerate();
+        for (step, index) in steps.skip(1) {
             thread::sleep(PAUSE);
-            server.change(&configs[index]).unwrap();
+            server.change(&configs[step % 2][index]).unwrap();
         }
     });
     println!("{tally:?}");
