@@ -232,7 +232,7 @@ impl Runner {
         self
     }
 
-    /// Sets the function that the runner reports trouble with a path to; none means no reports.
+    /// Sets the function that the runner reports trouble with a path to.
     #[must_use]
     pub fn with_trouble_report(self, report: ReportTrouble) -> Self {
         Self { report: Some(report), ..self }
