@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http1::Head;
 
+use crate::application::Application;
 use crate::balance::ClientKey;
 use crate::cgi::Cgi;
 use crate::conversation::Conversation;
@@ -13,7 +14,6 @@ use crate::fastcgi::FastCgi;
 use crate::http::Http;
 use crate::origin::Origin;
 use crate::script::ScriptRequest;
-use crate::settings::Application;
 use crate::tick::Tick;
 
 /// The next operation of a call.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use http1::{BodyError, ResponseError};
 
-use crate::cgi::Refusal;
-use crate::fastcgi::RecordError;
+use crate::cgi::start::Refusal;
+use crate::fastcgi::records::RecordError;
 
 /// Why an application has not answered a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

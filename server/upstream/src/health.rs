@@ -4,44 +4,14 @@ use std::fmt;
 
 use http1::{ResponseError, parse_response_head};
 
+use crate::application::Application;
 use crate::http::HEAD_BYTES_MAX;
-use crate::settings::Application;
 
 /// Checks in a row that fail before a server counts as down: one may be chance.
 const FAILURES: u32 = 3;
 
 /// Checks in a row that succeed before it counts as up again.
 const SUCCESSES: u32 = 2;
-
-/// The time that a check may take at least, in milliseconds, however often there are checks: on a
-/// busy machine all servers may be late.
-const CHECK_MS_MIN: u64 = 500;
-
-/// The time that a check may take at most, in milliseconds, however seldom there are checks.
-const CHECK_MS_MAX: u64 = 5_000;
-
-/// The checks of an application's servers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HealthSettings {
-    /// The target of the requests; empty: there are none.
-    pub target: String,
-    /// From the beginning of a check to that of the next, in milliseconds, unless it takes longer.
-    pub interval_ms: u64,
-}
-
-impl Default for HealthSettings {
-    fn default() -> Self {
-        Self { target: String::new(), interval_ms: 5_000 }
-    }
-}
-
-impl HealthSettings {
-    /// How long a check may take, in milliseconds: the next one begins only after it.
-    #[must_use]
-    pub fn check_ms(&self) -> u64 {
-        self.interval_ms.clamp(CHECK_MS_MIN, CHECK_MS_MAX)
-    }
-}
 
 /// What the checks of a server so far mean.
 #[derive(Debug, Default)]
@@ -167,7 +137,7 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Address, ApplicationSettings, ServerSettings};
+    use crate::settings::{Address, ApplicationSettings, HealthSettings, ServerSettings};
 
     #[test]
     fn three_failures_are_a_fall_and_two_successes_a_rise() {
@@ -182,13 +152,6 @@ mod tests {
         assert_eq!(changes("+--+---"), [[None; 6].as_slice(), &[Some(false)]].concat());
         let mut risen = Health::found(false);
         assert_eq!([true, true].map(|is_well| risen.note(is_well)), [None, Some(true)]);
-    }
-
-    #[test]
-    fn a_check_has_some_time_and_not_all_of_it() {
-        let check_ms =
-            |interval_ms| HealthSettings { interval_ms, ..HealthSettings::default() }.check_ms();
-        assert_eq!([10, 700, 60_000].map(check_ms), [500, 700, 5_000]);
     }
 
     fn check() -> Check {

@@ -417,8 +417,9 @@ fn is_passed_on(name: &[u8], is_trusted: bool) -> bool {
     !is_replaced && !is_doubtful && !is_for_one_hop(name)
 }
 
-/// Tells of the client (RFC 7239, and the fields that came before it), and ends the head. Behind a
-/// trusted proxy these lines follow its own: recipients join them to one list (RFC 9110 §5.3).
+/// Tells of the client (RFC 7239 where a trusted proxy does so, and the fields that came before
+/// it), and ends the head. Behind a trusted proxy these lines follow its own: recipients join them
+/// to one list (RFC 9110 §5.3).
 fn put_forwarded_and_end(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>) {
     out.extend_from_slice(b"X-Forwarded-For: ");
     put_address(out, origin.peer.to_canonical());
@@ -434,6 +435,12 @@ fn put_forwarded_and_end(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>
         out.extend_from_slice(b"X-Forwarded-Host: ");
         out.extend_from_slice(host);
         out.extend_from_slice(b"\r\n");
+    }
+    if is_told(b"Forwarded") {
+        let quote = if origin.peer.to_canonical().is_ipv6() { ["\"[", "]\""] } else { [""; 2] };
+        out.extend_from_slice(format!("Forwarded: for={}", quote[0]).as_bytes());
+        put_address(out, origin.peer.to_canonical());
+        out.extend_from_slice(format!("{};proto=http\r\n", quote[1]).as_bytes());
     }
     out.extend_from_slice(b"\r\n");
 }

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod application;
 mod balance;
 mod call;
 mod cgi;
@@ -32,6 +33,7 @@ mod tick;
 mod trailers;
 mod upgrade;
 
+pub use application::{Application, Finishing};
 pub use balance::{Balance, ClientKey, Tried};
 pub use call::{Call, Next};
 pub use cgi::{Refusal, START_BYTES_MAX, StartProgram};
@@ -40,11 +42,11 @@ pub use facilities::{Facilities, OpenSpool, ReportDiagnostic, SpoolFile, Spooled
 pub use failure::Failure;
 pub use fastcgi::RecordError;
 pub use fields::ReplyFields;
-pub use health::{Check, CheckFailure, Health, HealthSettings};
+pub use health::{Check, CheckFailure, Health};
 pub use origin::Origin;
 pub use script::{Diagnostic, Diagnostics, ScriptRequest};
 pub use settings::{
-    Address, Application, ApplicationSettings, Balancing, CallLimits, FastCgiSettings, Finishing,
-    Protocol, ServerSettings,
+    Address, ApplicationSettings, Balancing, CallLimits, FastCgiSettings, HealthSettings, Protocol,
+    ServerSettings,
 };
 pub use tick::Tick;

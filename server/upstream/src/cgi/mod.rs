@@ -4,18 +4,18 @@
 //! The driver connects by sending the [`StartProgram`] of a call, with that other end, to the
 //! process that starts programs.
 
-mod start;
+pub(crate) mod start;
 
 use std::os::unix::ffi::OsStrExt;
 
 use http1::{BodyFraming, Head, Method};
 
+use crate::application::Application;
 use crate::downstream::{Body, Downstream};
 use crate::failure::Failure;
 use crate::http::PIECE_BYTES_MAX;
 use crate::outgoing::Outgoing;
 use crate::script::{Form, ScriptReply, ScriptRequest, environment};
-use crate::settings::Application;
 use crate::tick::Tick;
 
 pub use start::{Refusal, START_BYTES_MAX, StartProgram};

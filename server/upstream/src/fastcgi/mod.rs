@@ -1,18 +1,18 @@
 //! FastCGI as a web server speaks it to an application (specification 1.0), in the role of a
 //! responder: one request a connection at a time.
 
-mod records;
+pub(crate) mod records;
 
 use std::sync::Arc;
 
 use http1::{BodyFraming, Head, Method};
 
+use crate::application::Application;
 use crate::downstream::{Body, Downstream};
 use crate::failure::Failure;
 use crate::http::{PIECE_BYTES_MAX, is_idempotent};
 use crate::outgoing::Outgoing;
 use crate::script::{Diagnostics, Form, ScriptReply, ScriptRequest, environment};
-use crate::settings::Application;
 use crate::tick::Tick;
 
 use records::{Piece, RecordReader, Written, put_record, put_stream};

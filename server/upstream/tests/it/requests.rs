@@ -83,12 +83,13 @@ fn fields_that_could_be_taken_for_others_are_left_out() {
 #[test]
 fn the_client_is_told_by_the_server_and_by_nobody_else() {
     let request = "GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 10.0.0.1\r\n\
-                   X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.test\r\n\r\n";
+                   X-Forwarded-Proto: https\r\nX-Forwarded-Host: b.test\r\n\
+                   Forwarded: for=10.0.0.1;proto=https\r\n\r\n";
     let told = |is_trusted| {
         let mut pair = Pair::from(request, is_trusted);
         pair.drive();
         let text = pair.sent_text();
-        let lines = text.lines().filter(|line| line.starts_with("X-Forwarded-"));
+        let lines = text.lines().filter(|line| line.contains("Forwarded"));
         lines.map(String::from).collect::<Vec<_>>()
     };
     let own = ["X-Forwarded-For: 192.0.2.7", "X-Forwarded-Proto: http", "X-Forwarded-Host: a.test"];
@@ -97,7 +98,9 @@ fn the_client_is_told_by_the_server_and_by_nobody_else() {
         "X-Forwarded-For: 10.0.0.1",
         "X-Forwarded-Proto: https",
         "X-Forwarded-Host: b.test",
+        "Forwarded: for=10.0.0.1;proto=https",
         "X-Forwarded-For: 192.0.2.7",
+        "Forwarded: for=192.0.2.7;proto=http",
     ];
     assert_eq!(told(true), both);
 }
