@@ -58,8 +58,11 @@ impl<'a> FieldList<'a> {
     /// configuration. Members of lists are added to those that the response has already.
     pub fn add(&mut self, name: &'a str, value: impl Into<Cow<'a, [u8]>>) {
         let field = Field { name, value: value.into(), is_by_rule: false };
-        let known = self.fields.iter_mut().find(|known| known.name == name);
-        match known.filter(|_| is_one_of(name, LISTS)) {
+        let known = match is_one_of(name, LISTS) {
+            true => self.fields.iter_mut().find(|known| known.name.eq_ignore_ascii_case(name)),
+            false => None,
+        };
+        match known {
             Some(known) => known.join(&field.value),
             None => self.fields.push(field),
         }
@@ -82,7 +85,12 @@ impl<'a> FieldList<'a> {
             let known = self.fields.iter_mut().find(|f| f.name.eq_ignore_ascii_case(&rule.name));
             match known {
                 Some(field) if is_one_of(&rule.name, LISTS) => field.join(rule.value.as_bytes()),
-                Some(field) if is_one_of(&rule.name, SINGLE) => field.replace(&rule.value),
+                Some(field) if is_one_of(&rule.name, SINGLE) => {
+                    if !field.is_by_rule {
+                        field.replace(&rule.value);
+                        self.keep_first(&rule.name);
+                    }
+                }
                 _ => self.fields.push(Field {
                     name: &rule.name,
                     value: rule.value.as_bytes().into(),
@@ -90,6 +98,14 @@ impl<'a> FieldList<'a> {
                 }),
             }
         }
+    }
+
+    /// Drops all fields of that name but the first: an application may have sent several.
+    fn keep_first(&mut self, name: &str) {
+        let mut is_there = false;
+        self.fields.retain(|field| {
+            !field.name.eq_ignore_ascii_case(name) || !std::mem::replace(&mut is_there, true)
+        });
     }
 
     /// The value of the first field of that name.
@@ -123,10 +139,8 @@ impl<'a> Field<'a> {
     }
 
     fn replace(&mut self, value: &'a str) {
-        if !self.is_by_rule {
-            self.value = value.as_bytes().into();
-            self.is_by_rule = true;
-        }
+        self.value = value.as_bytes().into();
+        self.is_by_rule = true;
     }
 
     /// Adds the members of `list` that the value does not have yet.
@@ -292,6 +306,14 @@ mod tests {
             Content::File,
             "X-Frame-Options: DENY",
         );
+        // An application may have sent several.
+        check(
+            &["Cache-Control: no-cache", "X: y", "cache-control: max-age=60"],
+            &["Cache-Control: no-store"],
+            200,
+            Content::File,
+            "Cache-Control: no-store | X: y",
+        );
     }
 
     #[test]
@@ -313,6 +335,8 @@ mod tests {
         check(&[], &["Vary: Origin", "Vary: Origin"], 200, Content::File, "Vary: Origin");
         let ours = ["Vary: Accept", "X: y", "Vary: Accept-Encoding, Accept"];
         check(&ours, &[], 200, Content::Other, "Vary: Accept, Accept-Encoding | X: y");
+        let theirs = ["vary: Accept", "Vary: Cookie"];
+        check(&theirs, &["Vary: Origin"], 200, Content::Other, "vary: Accept, Cookie, Origin");
     }
 
     #[test]
