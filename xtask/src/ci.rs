@@ -125,7 +125,7 @@ pub(crate) const STEPS: &[Step] = &[
             "miri",
             When::Long,
             "cargo +nightly miri test --package http1 --package site --package session \
-             --package file-cache --lib",
+             --package upstream --package file-cache --lib",
             &[NIGHTLY, MIRI],
         )
     },

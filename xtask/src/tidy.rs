@@ -8,6 +8,7 @@ mod anchors;
 mod dependencies;
 mod engine_imports;
 mod experiments;
+mod fault_tests;
 mod file_size;
 mod forbidden_calls;
 mod foreign_crates;
@@ -45,6 +46,7 @@ const RULES: &[Rule] = &[
     ("dependencies", dependencies::check),
     ("engine-imports", engine_imports::check),
     ("experiments", experiments::check),
+    ("fault-tests", fault_tests::check),
     ("file-size", file_size::check),
     ("forbidden-calls", forbidden_calls::check),
     ("foreign-crates", foreign_crates::check),
