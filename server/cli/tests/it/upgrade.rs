@@ -98,7 +98,7 @@ impl Upgradable {
 /// that it is the last.
 fn keep_asking(address: SocketAddr, has_ended: &AtomicBool) -> u32 {
     let mut answers = 0;
-    while !has_ended.load(Ordering::Relaxed) {
+    loop {
         let mut client = TcpStream::connect(address).unwrap();
         for _ in 0..10 {
             client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
@@ -116,8 +116,10 @@ fn keep_asking(address: SocketAddr, has_ended: &AtomicBool) -> u32 {
                 break;
             }
         }
+        if has_ended.load(Ordering::Relaxed) {
+            return answers;
+        }
     }
-    answers
 }
 
 #[test]

@@ -256,9 +256,12 @@ fn a_process_that_is_replaced_goes_by_the_last_site() {
         let below = |found: &[u32]| -> Vec<u32> {
             found.iter().flat_map(|process| children(*process)).collect()
         };
-        let killed = (0..*depth).fold(server.worker_processes(), |found, _| below(&found));
+        let mut killed = Vec::new();
+        wait_until(|| {
+            killed = (0..*depth).fold(server.worker_processes(), |found, _| below(&found));
+            !killed.is_empty()
+        });
         let left = [&killed[..], &below(&killed), &below(&below(&killed))].concat();
-        assert!(!killed.is_empty(), "{engine}");
         os::signals::send("KILL", &killed);
         let has_ended =
             |process: &u32| os::accounting::process(*process).is_none_or(|it| it.has_ended);
