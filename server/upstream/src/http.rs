@@ -437,12 +437,18 @@ fn put_forwarded_and_end(out: &mut Vec<u8>, head: &Head<'_>, origin: &Origin<'_>
         out.extend_from_slice(b"\r\n");
     }
     if is_told(b"Forwarded") {
-        let quote = if origin.peer.to_canonical().is_ipv6() { ["\"[", "]\""] } else { [""; 2] };
-        out.extend_from_slice(format!("Forwarded: for={}", quote[0]).as_bytes());
-        put_address(out, origin.peer.to_canonical());
-        out.extend_from_slice(format!("{};proto=http\r\n", quote[1]).as_bytes());
+        let line = format!("Forwarded: for={};proto=http\r\n", node(origin.peer.to_canonical()));
+        out.extend_from_slice(line.as_bytes());
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// An address as a node of `Forwarded` (RFC 7239 §6).
+fn node(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("\"[{address}]\""),
+    }
 }
 
 /// Writes an address. The usual ones are written here, because formatting costs a fifth of what
@@ -500,6 +506,15 @@ mod tests {
             let mut out = Vec::new();
             put_address(&mut out, text.parse().unwrap());
             assert_eq!(out, text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn nodes_are_quoted_if_they_have_colons() {
+        for (address, expected) in
+            [("192.0.2.7", "192.0.2.7"), ("2001:db8::1", "\"[2001:db8::1]\"")]
+        {
+            assert_eq!(node(address.parse().unwrap()), expected);
         }
     }
 }
